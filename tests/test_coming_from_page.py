@@ -14,6 +14,7 @@ import pytest
 import zero_cli._config
 import zero_spo._config
 from zero_app import Launch, Options
+from zero_envs import Observation
 
 from . import workspace
 
@@ -73,10 +74,10 @@ def test_both_libraries_draw_by_the_same_priorities():
 
 def test_a_learned_model_is_searched_by_its_observation_alone():
     told = run(MUZERO)
-    model, state = told.build(key=jax.random.key(1)), jnp.zeros((2, 4))
-    seen = jnp.array([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]])
-    first, second = (told.plan(model, x, seen, key=jax.random.key(2)) for x in (state, state + 1))
     assert np.all(told.found.visits.sum(axis=1) == 25)
+    features = jnp.array([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]])
+    seen = Observation(features, told.obs.legal)
+    first, second = (told.plan(seen, key=jax.random.key(2)) for _ in range(2))
     assert np.array_equal(first.qvalues, second.qvalues)
     assert not np.allclose(first.qvalues[0], first.qvalues[1])
 

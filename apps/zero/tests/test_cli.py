@@ -329,7 +329,7 @@ def test_the_list_says_who_can_play(zero):
     _, out, _ = zero("list")
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()}
     assert lines["pgx/tic_tac_toe"] == "2 alphazero; symmetries"
-    assert lines["brax/ant"] == "1 spo, mpo" and lines["2048"] == "1 expert, spo, mpo"
+    assert lines["brax/ant"] == "1 spo, mpo" and lines["2048"] == "1 expert, spo, mpo, muzero"
     assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
     assert lines["minesweeper"] == "1 the app minesweeper; presets of its own; trained player"
     assert lines["pendulum"] == "1 spo, mpo; tuned presets; trained player"
@@ -362,7 +362,7 @@ def test_the_list_says_who_can_play(zero):
                 "1",
                 "496 numbers: [4, 4, 31]",
                 "4",
-                "expert, spo, mpo",
+                "expert, spo, mpo, muzero",
                 "train, eval, watch, compare,",
             ],
         ),

@@ -1,5 +1,6 @@
 """Builds network, agent and loop from a configuration."""
 
+import dataclasses
 import functools as ft
 from typing import Any
 
@@ -11,9 +12,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zero_app import loop_of, UsageError
 from zero_envs import load_class, own_code
-from zero_memory import EpisodeBuffer, TrajectoryBuffer
-from zero_nets import ActorCritic, AlphaZeroNet, Chain, Concatenate, MLP, ValueSupport
-from zero_train import EnvironmentModel, ExpertIteration, Loop, NStepReturns
+from zero_memory import EpisodeBuffer, PrioritisedTrajectoryBuffer, TrajectoryBuffer
+from zero_nets import (
+    ActorCritic,
+    AlphaZeroNet,
+    Chain,
+    Concatenate,
+    MLP,
+    RunningStatistics,
+    ValueSupport,
+    WorldModel,
+)
+from zero_train import EnvironmentModel, ExpertIteration, Loop, MuZero, NStepReturns
 
 from ._config import Config
 from ._worlds import build_world, SYMMETRIES, World
@@ -29,6 +39,8 @@ def build_loop(config: Config) -> Loop:
         agent = config.alphazero(network, model)
         buffer = ft.partial(EpisodeBuffer, num_players=world.players)
         return loop_of(config, world.env, agent, buffer, augment)
+    if config.agent == "muzero":
+        return loop_of(config, world.env, _muzero(config, world, network), _windows(config))
     agent = ExpertIteration(
         network=network,
         model=model,
@@ -47,19 +59,57 @@ def build_loop(config: Config) -> Loop:
     return loop_of(config, world.env, agent, buffer, augment)
 
 
+def _muzero(config: Config, world: World, network: Any) -> MuZero:
+    # A game of two is not discounted, and its returns reach to its end or the window's.
+    return MuZero(
+        network=network,
+        optimiser=config.optimiser(),
+        explorer=config.explorer(),
+        planner=dataclasses.replace(config.planner(), reuse=False),
+        gamma=1.0 if world.players == 2 else config.gamma,
+        num_players=world.players,
+        code=_code(world),
+        num_unroll=config.model_steps,
+        n_steps=config.n_steps,
+        value_weight=config.value_weight,
+        reanalyse=config.reanalyse,
+        bootstrap="network",
+        statistics=_statistics(config, world),
+    )
+
+
+def _statistics(config: Config, world: World) -> RunningStatistics | None:
+    features = world.observation.features
+    floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(features)]
+    if not config.normalise_observations or _is_board(features) or not any(floats):
+        return None
+    return RunningStatistics.init(features)
+
+
+def _is_board(features: Any) -> bool:
+    """Whether an observation is `[rows, columns, channels]`."""
+    shape = getattr(features, "shape", ())
+    return len(shape) == 3 and min(shape[:2]) > 1
+
+
+def _windows(config: Config) -> Any:
+    length = config.model_steps + config.n_steps + 1
+    return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=1.0, beta=1.0)
+
+
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     """The network of the observation's shape: convolutions for a board of `[rows, columns,
     channels]`, and a perceptron of all numbers of any other."""
     features, env = world.observation.features, world.env
     num_actions: int = env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
+    if config.agent == "muzero":
+        return _world_model(config, world, num_actions, key=key)
     if config.network != "auto":
         return _own_network(config, features, num_actions, key=key)
-    # The largest return of a game of two players.
-    max_value: float = getattr(env, "max_return", 1.0)
-    shape = getattr(features, "shape", ())
-    if config.agent == "alphazero" and len(shape) == 3 and min(shape[:2]) > 1:
+    max_value = _max_return(world)
+    if config.agent == "alphazero" and _is_board(features):
         return AlphaZeroNet(
-            shape,
+            features.shape,
             num_actions,
             channels=config.channels,
             blocks=config.blocks,
@@ -67,6 +117,47 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
             key=key,
         )
     return _perceptron(config, world.size, num_actions, max_value, key=key)
+
+
+def _max_return(world: World) -> float:
+    """The largest return of a game of two players."""
+    return getattr(world.env, "max_return", 1.0)
+
+
+def _code(world: World) -> ValueSupport:
+    """What MuZero's rewards and values are logits of."""
+    if world.players == 1:
+        return _SUPPORT
+    return ValueSupport(21, maximum=_max_return(world))
+
+
+def _world_model(
+    config: Config, world: World, num_actions: int, *, key: PRNGKeyArray
+) -> WorldModel:
+    """Convolutions for a board or image, a perceptron for any other observation."""
+    features, values = world.observation.features, (_code(world).num_atoms,)
+    if config.network != "auto":
+        raise UsageError(
+            f"--network {config.network} was given, but --agent muzero has networks of its own; "
+            "leave it out."
+        )
+    if _is_board(features):
+        return WorldModel.convolutional(
+            features.shape,
+            num_actions,
+            channels=config.channels,
+            blocks=config.blocks,
+            value_shape=values,
+            key=key,
+        )
+    return WorldModel.perceptron(
+        features,
+        num_actions,
+        width=4 * config.channels,
+        layers=config.blocks,
+        value_shape=values,
+        key=key,
+    )
 
 
 def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKeyArray) -> Any:

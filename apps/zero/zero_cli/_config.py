@@ -8,15 +8,19 @@ from annotated_types import Ge, Interval
 from zero_app import AbstractTreeSearchConfig, Count, Fraction, UsageError
 
 
+#: The agents that search a tree.
+Agent = Literal["alphazero", "expert", "muzero"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractTreeSearchConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
     env: str = dataclasses.field(kw_only=True)
     """The environment, as `zero list` names it, or module:Class."""
-    agent: Literal["alphazero", "expert"] = "alphazero"
+    agent: Agent = "alphazero"
     """AlphaZero learns the outcomes of whole games; expert iteration learns n-step returns, with
-    chance nodes where the odds are known."""
+    chance nodes where the odds are known; MuZero plans over a model that it learns."""
     network: str = "auto"
     """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
     for the rest."""
@@ -31,9 +35,15 @@ class Config(AbstractTreeSearchConfig):
     """Apply a random symmetry of the board to every position, in games that are known to have
     some."""
     gamma: Fraction = 0.997
-    """Expert iteration: the discount factor."""
+    """Expert iteration, MuZero: the discount factor."""
     n_steps: Count = 8
-    """Expert iteration: rewards in a return before the value is bootstrapped from."""
+    """Expert iteration, MuZero: rewards in a return before the value is bootstrapped from."""
+    model_steps: Count = 5
+    """MuZero: steps that the model is unrolled to learn."""
+    reanalyse: Fraction = 0.0
+    """MuZero: fraction of each batch that is planned anew."""
+    normalise_observations: bool = True
+    """MuZero: normalise observations that are no boards by their running mean and deviation."""
     window: Annotated[int, Ge(2)] = 16
     """Expert iteration: consecutive positions in a sample of the replay."""
     games: Annotated[int, Interval(ge=2, le=10**8)] = 200
@@ -51,14 +61,14 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
-        if self.window <= self.n_steps:
+        if self.agent == "expert" and self.window <= self.n_steps:
             raise UsageError(
                 f"--window {self.window} has no return of --n-steps {self.n_steps}; give at least "
                 f"{self.n_steps + 1}."
             )
 
 
-def presets(env: str, agent: Literal["alphazero", "expert"], size: int) -> dict[str, Config]:
+def presets(env: str, agent: Agent, size: int) -> dict[str, Config]:
     """The presets of an environment whose observations have `size` numbers.
 
     `quick` takes minutes on two cores, `standard` needs an accelerator, and `tiny` runs all parts.

@@ -110,7 +110,7 @@ def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
     if not issubclass(kind, AbstractDiscreteEnvironment):
         return ()
     if two:
-        return ("alphazero",)
+        return "alphazero", "muzero"
     if issubclass(kind, AbstractChanceEnvironment):
-        return "expert", "spo", "mpo"
-    return "spo", "mpo", "expert"
+        return "expert", "spo", "mpo", "muzero"
+    return "spo", "mpo", "expert", "muzero"

@@ -30,8 +30,6 @@ VECTOR = r"shape \(2, 3\); it must be a vector of at least one number. Use `jax.
             lambda: zero_nets.ValueSupport(11).encode(jnp.zeros(3)),
             r"`value` has shape \(3,\), expected \(\). Use `jax.vmap`",
         ),
-        # Would scale each example by what is in the others.
-        (lambda: zero_nets.normalise_min_max(jnp.zeros((2, 3))), f"`x` has {VECTOR}"),
         (
             lambda: zero_nets.TanhGaussian(jnp.zeros(3), jnp.ones(3), np.zeros(2), 1.0),
             r"`minimum` has shape \(2,\); .* an action of shape \(3,\)",

@@ -1,4 +1,4 @@
-"""The world model: its scaling at the edges, and a step by hand."""
+"""The world model: its scaling at the edges, a step by hand, and boards."""
 
 from typing import Any
 
@@ -14,69 +14,81 @@ import zero_nets
 from . import nets
 
 
-def scaled(x: np.ndarray, minimum=-1.0, maximum=1.0) -> np.ndarray:
+ACTIONS = 5
+
+
+def scaled(x: np.ndarray) -> np.ndarray:
     least, greatest = x.min(-1, keepdims=True), x.max(-1, keepdims=True)
-    return minimum + (maximum - minimum) * (x - least) / (greatest - least)
+    return (x - least) / (greatest - least)
 
 
-def world_model(
-    layers: int = 2, cell: Any = eqx.nn.GRUCell, encoded: int | None = None, **kwargs
-) -> Any:
-    rnn = nets.random(zero_nets.RNN, 3, 4, layers=layers, cell=cell)
-    return zero_nets.WorldModel(
-        nets.random(zero_nets.LinearHead, 6, (encoded or rnn.carry_size,)),
-        nets.random(eqx.nn.Embedding, 5, 3),
-        rnn,
-        nets.random(zero_nets.LinearHead, rnn.carry_size),
-        **kwargs,
+def vector_model(**changes) -> Any:
+    size = 4 + ACTIONS
+    parts = dict(
+        encoder=nets.random(zero_nets.LinearHead, 6, (4,)),
+        dynamics=zero_nets.Chain(
+            zero_nets.ConcatenateOneHot(ACTIONS), nets.random(zero_nets.LinearHead, size, (4,))
+        ),
+        reward=nets.random(zero_nets.LinearHead, 4),
+        prediction=zero_nets.ActorCritic(
+            nets.random(zero_nets.LinearHead, 4, (ACTIONS,)), nets.random(zero_nets.LinearHead, 4)
+        ),
     )
+    return zero_nets.WorldModel(**{**parts, **changes})
 
 
-@pytest.mark.parametrize("bounds", ((-1.0, 1.0), (0.0, 1.0)))
-def test_scaling_fills_the_range(bounds):
-    x = 5 + 3 * nets.normal(7, 9)
-    result = jax.vmap(lambda row: zero_nets.normalise_min_max(row, *bounds))(x)
-    np.testing.assert_allclose(result, scaled(x, *bounds), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(result.min(1), bounds[0], atol=1e-6)
-    np.testing.assert_allclose(result.max(1), bounds[1], atol=1e-6)
+def test_scaling_fills_the_range():
+    x: Any = 5 + 3 * nets.normal(7, 9)
+    result = jax.vmap(zero_nets.normalise_min_max)(x)
+    np.testing.assert_allclose(result, scaled(x), rtol=1e-5, atol=1e-6)
 
 
 def test_scaling_a_constant_vector_is_finite():
-    x = jnp.full((4,), 3.0)
-
     def weighted(x):
         return zero_nets.normalise_min_max(x) @ jnp.arange(4.0)
 
-    value, gradient = jax.value_and_grad(weighted)(x)
-    np.testing.assert_allclose(value, -6)
+    value, gradient = jax.value_and_grad(weighted)(jnp.full((4,), 3.0))
+    np.testing.assert_allclose(value, 0)
     assert np.isfinite(gradient).all()
     # Below `epsilon` differences are not blown up to the whole range.
     close = zero_nets.normalise_min_max(jnp.array([0.0, 0.5]), epsilon=2.0)
-    np.testing.assert_allclose(close, [-1, -0.5])
+    np.testing.assert_allclose(close, [0, 0.25])
 
 
 def test_a_step_is_what_numpy_says():
-    model = world_model(minimum=0.0, maximum=2.0)
+    model = vector_model()
     observations = nets.normal(3, 6)
     actions = np.array([4, 0, 2], np.int32)
     hidden = jax.vmap(model.represent)(observations)
-    expected = scaled(nets.linear(model.encoder.linear, observations), 0, 2)
+    expected = scaled(nets.linear(model.encoder.linear, observations))
     np.testing.assert_allclose(hidden, expected, rtol=1e-4, atol=1e-5)
     after, reward = jax.vmap(model.step)(hidden, actions)
-    moved, x = [], np.asarray(model.embedding.weight)[actions]
-    for cell, h in zip(model.rnn.cells, np.split(expected, 2, axis=1), strict=True):
-        x = nets.gru(cell, x, h)
-        moved.append(x)
-    expected = scaled(expected + np.concatenate(moved, axis=1), 0, 2)
+    joined = np.concatenate([expected, np.eye(ACTIONS)[actions]], axis=1)
+    expected = scaled(expected + nets.linear(model.dynamics.layers[1].linear, joined))
     np.testing.assert_allclose(after, expected, rtol=1e-4, atol=1e-5)
-    expected = nets.linear(model.reward.linear, expected)[:, 0]
-    np.testing.assert_allclose(reward, expected, rtol=1e-4, atol=1e-4)
+    expected_reward = nets.linear(model.reward.linear, expected)[:, 0]
+    np.testing.assert_allclose(reward, expected_reward, rtol=1e-4, atol=1e-4)
+    logits, value = jax.vmap(model.predict)(after)
+    wanted = nets.linear(model.prediction.policy.linear, expected)
+    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-4)
+    wanted = nets.linear(model.prediction.value.linear, expected)[:, 0]
+    np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_an_unrolled_lstm_stays_in_range_and_learns_through_every_step():
-    model = world_model(layers=2, cell=eqx.nn.LSTMCell)
-    assert model.rnn.carry_size == 2 * 2 * 4
-    observation = jnp.asarray(nets.normal(6))
+@pytest.mark.parametrize("board", [False, True])
+def test_an_unrolled_model_stays_in_range_and_learns_through_every_step(board):
+    """Both ready-made models; every action that was played taught its own weights, no other."""
+    shape = (3, 4, 2) if board else (6,)
+    kinds = zero_nets.WorldModel
+    build = lambda key: (
+        kinds.convolutional(shape, ACTIONS, channels=4, value_shape=(7,), key=key)
+        if board
+        else kinds.perceptron(np.zeros(shape), ACTIONS, width=8, value_shape=(7,), key=key)
+    )
+    # The last layers of residual blocks are 0 at first, so that nothing would reach the first.
+    model = jax.tree.map(
+        lambda x: x + 0.1 * nets.normal(*x.shape) if eqx.is_array(x) else x, build(jr.key(0))
+    )
     actions = jnp.array([1, 3, 0, 2], jnp.int32)
 
     def unroll(model, observation):
@@ -86,28 +98,33 @@ def test_an_unrolled_lstm_stays_in_range_and_learns_through_every_step():
             hidden,
             actions,
         )
-        return rewards[-1], hiddens
+        logits, value = model.predict(hiddens[-1])
+        assert logits.shape == (ACTIONS,) and value.shape == rewards.shape[1:] == (7,)
+        return rewards[-1, 0] + logits[0] + value[0], hiddens
 
-    gradient = jax.jit(
-        jax.value_and_grad(unroll, (0, 1), has_aux=True), compiler_options=nets.QUICK
-    )
-    (_, hiddens), (for_model, for_observation) = gradient(model, observation)
-    assert hiddens.shape == (4, 16)
-    np.testing.assert_allclose(hiddens.min(1), -1, atol=1e-6)
-    np.testing.assert_allclose(hiddens.max(1), 1, atol=1e-6)
+    @eqx.filter_jit
+    def gradients(model, observation):
+        arrays, rest = eqx.partition(model, eqx.is_array)
+        loss = lambda arrays, x: unroll(eqx.combine(arrays, rest), x)
+        return jax.value_and_grad(loss, (0, 1), has_aux=True)(arrays, observation)
+
+    (_, hiddens), (for_model, for_observation) = gradients(model, jnp.asarray(nets.normal(*shape)))
+    flat = np.asarray(hiddens).reshape(4, -1)
+    np.testing.assert_allclose(flat.min(1), 0, atol=1e-6)
+    np.testing.assert_allclose(flat.max(1), 1, atol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(for_model))
-    assert jnp.abs(for_observation).min() > 0
-    # Every action that was played taught its own embedding, and no other.
-    used = jnp.abs(for_model.embedding.weight).max(axis=1) > 0
+    assert jnp.abs(for_observation).max() > 0
+    if board:
+        used = jnp.abs(for_model.dynamics.planes).max(axis=(1, 2)) > 0
+    else:
+        first = for_model.dynamics.layers[1].layers[0].weight
+        used = jnp.abs(first[:, 8:]).max(axis=0) > 0
     np.testing.assert_array_equal(used, [True, True, True, True, False])
 
 
 def test_parts_may_compute_in_half_precision():
-    model = world_model()
-    rnn = nets.random(zero_nets.RNN, 3, 4, layers=2, cell=eqx.nn.GRUCell, dtype=jnp.bfloat16)
-    half = zero_nets.WorldModel(
-        zero_nets.MixedPrecision(model.encoder, jnp.bfloat16), model.embedding, rnn, model.reward
-    )
+    model = vector_model()
+    half = vector_model(encoder=zero_nets.MixedPrecision(model.encoder, jnp.bfloat16))
 
     def run(model):
         return model.step(model.represent(jnp.ones(6)), jnp.int32(1), key=jr.key(0))
@@ -118,9 +135,12 @@ def test_parts_may_compute_in_half_precision():
 
 
 def test_refuses_what_does_not_fit():
-    with pytest.raises(ValueError, match=r"encoder's result has shape \(7,\); it must be \(8,\)"):
-        world_model(encoded=7).represent(jnp.zeros(6))
-    with pytest.raises(ValueError, match="`minimum` is 1.0 and `maximum` 1.0"):
-        world_model(minimum=1.0)
-    with pytest.raises(ValueError, match="`epsilon` is 0.0"):
-        world_model(epsilon=0.0)
+    model = vector_model(
+        dynamics=zero_nets.Chain(
+            zero_nets.ConcatenateOneHot(ACTIONS), nets.random(zero_nets.LinearHead, 9, (3,))
+        )
+    )
+    with pytest.raises(ValueError, match=r"result has shape \(3,\); it must be \(4,\)"):
+        model.step(jnp.zeros(4), jnp.int32(0))
+    with pytest.raises(ValueError, match="`blocks`"):
+        zero_nets.WorldModel.convolutional((3, 3, 2), 9, blocks=0, key=jr.key(0))

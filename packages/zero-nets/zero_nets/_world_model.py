@@ -1,112 +1,228 @@
-"""The learned model of MuZero: representation, dynamics and reward."""
+"""The learned model of MuZero: representation, dynamics, reward and prediction."""
 
-import dataclasses
+import functools as ft
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ._checks import check_function, check_number, check_vector, numbers, subkeys
+from ._assemblies import ActorCritic, Chain, Concatenate, ConcatenateOneHot
+from ._checks import as_features, check_board, check_function, check_sizes, numbers, subkeys
+from ._heads import LinearHead
+from ._layers import Conv, ResidualBlock
 from ._precision import is_floating, real
-from ._recurrent import RNN
+from ._torsos import MLP
 
 
 class WorldModel(eqx.Module):
-    """Representation and dynamics of MuZero (https://arxiv.org/abs/1911.08265, appendix G).
+    """Representation, dynamics and prediction of MuZero (Schrittwieser et al. 2020,
+    https://arxiv.org/abs/1911.08265, appendices F and G).
 
-    The hidden state is the carry of an RNN as one vector, scaled to `[minimum, maximum]`. In a step
-    the RNN reads the embedded action, its new carry is added to the previous hidden state, and the
-    sum is scaled; the reward is a function of the result. Policies and values are separate networks
-    of the hidden state.
+    A hidden state is one array, scaled to `[0, 1]` by its own smallest and largest entry. In a
+    step the dynamics' result is added to the hidden state, and the sum is scaled.
 
-    ```python
-    rnn = RNN(16, 64, layers=2, key=rkey)
-    model = WorldModel(
-        Chain(MLP(8, (128,), key=ekey), LinearHead(128, (rnn.carry_size,), key=hkey)),
-        eqx.nn.Embedding(num_actions, 16, key=akey),
-        rnn,
-        Chain(MLP(rnn.carry_size, (64,), key=tkey), LinearHead(64, key=vkey)),
-    )
-    ```
+    [`zero_nets.WorldModel.perceptron`][] and [`zero_nets.WorldModel.convolutional`][] build one.
 
     **Attributes:**
 
-    - `encoder`: maps an observation to a vector of length `rnn.carry_size`.
-    - `embedding`: maps an action to the input of `rnn`: an `equinox.nn.Embedding` for discrete
-        actions, an [`zero_nets.MLP`][] for continuous ones.
-    - `rnn`: the dynamics.
-    - `reward`: maps a hidden state to the reward of the step that led to it.
-    - `minimum`, `maximum`: the range of the hidden state.
-    - `epsilon`: see [`zero_nets.normalise_min_max`][].
+    - `encoder`: maps an observation to a hidden state.
+    - `dynamics`: maps a hidden state and an action to what is added to the hidden state.
+    - `reward`: maps the next hidden state to the reward of the step that led to it: a number, or
+        the logits of a [`zero_nets.ValueSupport`][].
+    - `prediction`: maps a hidden state to the logits of the policy and the value, as an
+        [`zero_nets.ActorCritic`][] does.
     """
 
     encoder: Callable[..., Any]
-    embedding: Callable[..., Any]
-    rnn: RNN
+    dynamics: Callable[..., Any]
     reward: Callable[..., Any]
-    _: dataclasses.KW_ONLY
-    minimum: float = eqx.field(static=True, default=-1.0)
-    maximum: float = eqx.field(static=True, default=1.0)
-    epsilon: float = eqx.field(static=True, default=1e-5)
+    prediction: Callable[..., Any]
 
     def __check_init__(self):
-        check_function(encoder=self.encoder, embedding=self.embedding, reward=self.reward)
-        if not isinstance(self.rnn, RNN):
-            raise ValueError(f"`rnn` is {self.rnn!r}; it must be a `zero_nets.RNN`.")
-        check_number(minimum=self.minimum, maximum=self.maximum)
-        check_number(0, above=True, epsilon=self.epsilon)
-        if not self.minimum < self.maximum:
-            raise ValueError(
-                f"`minimum` is {self.minimum} and `maximum` {self.maximum}; the first must be the "
-                "smaller."
-            )
+        check_function(encoder=self.encoder, dynamics=self.dynamics)
+        check_function(reward=self.reward, prediction=self.prediction)
+
+    @classmethod
+    def perceptron(
+        cls,
+        observation: PyTree,
+        num_actions: int,
+        *,
+        width: int = 64,
+        layers: int = 1,
+        value_shape: tuple[int, ...] = (),
+        key: PRNGKeyArray,
+    ) -> "WorldModel":
+        """Perceptrons of all numbers of an observation, whatever its structure.
+
+        **Arguments:**
+
+        - `observation`: one observation, or its shapes.
+        - `width`: of the hidden state and of every layer.
+        - `layers`: hidden layers of the encoder and the dynamics.
+        - `value_shape`: of a value and a reward: `(atoms,)` where both are logits.
+        """
+        check_sizes(num_actions=num_actions, width=width, layers=layers)
+        size = sum(leaf.size for leaf in jax.tree.leaves(observation))
+        hkey, gkey, rkey, pkey = jr.split(key, 4)
+        widths, mlp = (width,) * (layers + 1), ft.partial(MLP, activation=jax.nn.silu, norm="layer")
+        return cls(
+            Chain(Concatenate(), mlp(size, widths, activate_final=False, key=hkey)),
+            Chain(
+                ConcatenateOneHot(num_actions),
+                mlp(width + num_actions, widths, activate_final=False, key=gkey),
+            ),
+            _head(width, width, value_shape, key=rkey),
+            _prediction(width, width, num_actions, value_shape, key=pkey),
+        )
+
+    @classmethod
+    def convolutional(
+        cls,
+        shape: tuple[int, ...],
+        num_actions: int,
+        *,
+        channels: int = 32,
+        blocks: int = 2,
+        width: int = 64,
+        value_shape: tuple[int, ...] = (),
+        key: PRNGKeyArray,
+    ) -> "WorldModel":
+        """Residual blocks over a board or image `[rows, columns, features]`, whose hidden state is
+        `[rows, columns, channels]`. An action is a learned plane of the board.
+
+        **Arguments:**
+
+        - `blocks`: residual blocks of the encoder and of the dynamics.
+        - `width`: hidden units of the heads.
+        - `value_shape`: as in [`zero_nets.WorldModel.perceptron`][].
+        """
+        check_board("shape", shape)
+        check_sizes(num_actions=num_actions, channels=channels, blocks=blocks, width=width)
+        rows, columns, features = shape
+        hkey, gkey, rkey, pkey = jr.split(key, 4)
+        size = rows * columns * _HEAD_CHANNELS
+        head = lambda key: Chain(
+            eqx.nn.Lambda(jax.nn.relu),
+            Conv(channels, _HEAD_CHANNELS, 1, key=key),
+            eqx.nn.Lambda(jax.nn.relu),
+            eqx.nn.Lambda(jnp.ravel),
+        )
+        rkey, rhead = jr.split(rkey)
+        pkey, phead = jr.split(pkey)
+        prediction = _prediction(size, width, num_actions, value_shape, key=pkey)
+        return cls(
+            _Tower(tuple(shape), channels, blocks, key=hkey),
+            _BoardDynamics((rows, columns, channels), num_actions, blocks, key=gkey),
+            Chain(head(rhead), _head(size, width, value_shape, key=rkey)),
+            eqx.tree_at(lambda net: net.torso, prediction, head(phead)),
+        )
 
     def represent(
         self, observation: PyTree, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, " hidden"]:
+    ) -> Float[Array, "..."]:
         """The hidden state of an observation."""
-        hidden = self.encoder(observation, key=key)
-        if hidden.shape != (self.rnn.carry_size,):
-            raise ValueError(
-                f"The encoder's result has shape {hidden.shape}; it must be "
-                f"({self.rnn.carry_size},), the size of the carry of `rnn`."
-            )
-        return self._scaled(hidden)
+        return normalise_min_max(self.encoder(observation, key=key))
 
     def step(
-        self, hidden: Float[Array, " hidden"], action: PyTree, *, key: PRNGKeyArray | None = None
-    ) -> tuple[Float[Array, " hidden"], Any]:
+        self, hidden: Float[Array, "..."], action: PyTree, *, key: PRNGKeyArray | None = None
+    ) -> tuple[Float[Array, "..."], Any]:
         """The hidden state after an action, and the reward network's result for it."""
-        akey, rkey = subkeys(key, 2)
-        _, unravel = ravel_pytree(self.rnn.init())
-        _, carry = self.rnn(self.embedding(action, key=akey), unravel(hidden))
-        moved, _ = ravel_pytree(carry)
-        hidden = self._scaled(hidden + moved)
+        gkey, rkey = subkeys(key, 2)
+        moved = self.dynamics(hidden, action, key=gkey)
+        if moved.shape != hidden.shape:
+            raise ValueError(
+                f"The dynamics' result has shape {moved.shape}; it must be {hidden.shape}, that of "
+                "the hidden state."
+            )
+        hidden = normalise_min_max(hidden + moved)
         return hidden, self.reward(hidden, key=rkey)
 
-    def _scaled(self, hidden: Float[Array, " hidden"]) -> Float[Array, " hidden"]:
-        return normalise_min_max(hidden, self.minimum, self.maximum, epsilon=self.epsilon)
+    def predict(
+        self, hidden: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Any]:
+        """The logits of the policy and the value of a hidden state, for the player to move."""
+        return self.prediction(hidden, key=key)
 
 
-def normalise_min_max(
-    x: Float[Array, " size"],
-    minimum: float = -1.0,
-    maximum: float = 1.0,
-    *,
-    epsilon: float = 1e-5,
-) -> Float[Array, " size"]:
-    """Shifts and scales a vector so that its smallest entry is `minimum` and its largest `maximum`.
+#: Channels of the 1x1 convolution before a head.
+_HEAD_CHANNELS = 4
+
+
+def _head(in_size: int, width: int, shape: tuple[int, ...], *, key: PRNGKeyArray) -> Chain:
+    mkey, lkey = jr.split(key)
+    hidden = MLP(in_size, (width,), activation=jax.nn.silu, norm="layer", key=mkey)
+    return Chain(hidden, LinearHead(width, shape, scale=0.01, key=lkey))
+
+
+def _prediction(
+    in_size: int, width: int, num_actions: int, value_shape: tuple[int, ...], *, key: PRNGKeyArray
+) -> ActorCritic:
+    pkey, vkey = jr.split(key)
+    return ActorCritic(
+        _head(in_size, width, (num_actions,), key=pkey),
+        _head(in_size, width, value_shape, key=vkey),
+    )
+
+
+class _Tower(eqx.Module):
+    """A convolution and residual blocks."""
+
+    stem: Conv
+    blocks: tuple[ResidualBlock, ...]
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, shape: tuple[int, ...], channels: int, blocks: int, *, key: PRNGKeyArray):
+        skey, bkey = jr.split(key)
+        self.stem = Conv(shape[2], channels, key=skey)
+        self.blocks = tuple(
+            ResidualBlock(channels, "layer", key=jr.fold_in(bkey, i)) for i in range(blocks)
+        )
+        self.shape = shape
+
+    def __call__(self, features: Array, *, key: PRNGKeyArray | None = None) -> Array:
+        del key
+        x = self.stem(as_features(features, self.shape, self.stem.weight.dtype))
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class _BoardDynamics(eqx.Module):
+    """A tower of the hidden state beside the plane of the action."""
+
+    planes: Float[Array, "actions rows columns"]
+    tower: _Tower
+
+    def __init__(
+        self, shape: tuple[int, int, int], num_actions: int, blocks: int, *, key: PRNGKeyArray
+    ):
+        akey, tkey = jr.split(key)
+        rows, columns, channels = shape
+        self.planes = jr.normal(akey, (num_actions, rows, columns), jnp.float32)
+        self.tower = _Tower((rows, columns, channels + 1), channels, blocks, key=tkey)
+
+    def __call__(
+        self, hidden: Array, action: Int[Array, ""], *, key: PRNGKeyArray | None = None
+    ) -> Array:
+        plane = self.planes[action].astype(hidden.dtype)[..., None]
+        return self.tower(jnp.concatenate([hidden, plane], axis=-1), key=key)
+
+
+def normalise_min_max(x: Float[Array, "..."], *, epsilon: float = 1e-5) -> Float[Array, "..."]:
+    """Shifts and scales an array so that its smallest entry is 0 and its largest 1 (MuZero,
+    appendix G).
 
     If the range of `x` is smaller than `epsilon`, it is scaled as if it were this large. Therefore
-    a constant vector becomes `minimum` everywhere, with a finite gradient.
+    a constant array becomes 0 everywhere, with a finite gradient.
     """
     x = numbers(x)
-    check_vector("x", x)
     # The range of numbers in float16 may be too large for float16.
     wide = real(x)
     least = jnp.min(wide)
     unit = (wide - least) / jnp.maximum(jnp.max(wide) - least, epsilon)
-    return (minimum + (maximum - minimum) * unit).astype(x.dtype if is_floating(x) else wide.dtype)
+    return unit.astype(x.dtype if is_floating(x) else wide.dtype)

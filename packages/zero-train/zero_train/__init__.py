@@ -1,7 +1,7 @@
 """Agents, the training loop and evaluation for search-based reinforcement learning.
 
-- Agents: `ExpertIteration` (AlphaZero is one form of it), `SPO`, `MPO`; your own derives from
-  `AbstractAgent`.
+- Agents: `ExpertIteration` (AlphaZero is one form of it), `MuZero`, `SPO`, `MPO`; your own derives
+  from `AbstractAgent`.
 - The loop: `Loop` says what is trained on what; `init` makes its state, and `step` collects,
   stores and learns.
 - Actors: `PlanningActor`, `PolicyActor`, `RandomActor`.
@@ -115,11 +115,15 @@ from ._model import (
     evaluate_batch as evaluate_batch,
     Evaluator as Evaluator,
     FeatureEvaluator as FeatureEvaluator,
+    LatentModel as LatentModel,
+    LatentNetwork as LatentNetwork,
+    LatentNode as LatentNode,
     PolicyEvaluator as PolicyEvaluator,
     PolicyModel as PolicyModel,
     ValueCode as ValueCode,
 )
 from ._mpo import MPO as MPO
+from ._muzero import MuZero as MuZero, MuZeroState as MuZeroState, Unrolled as Unrolled
 from ._policies import (
     Behaviour as Behaviour,
     DistributionActor as DistributionActor,

@@ -1,6 +1,7 @@
 """What agents with a policy, a critic and a trust region share: MPO and SPO."""
 
 import abc
+import dataclasses
 import functools as ft
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,7 @@ from ._learning import (
     parameters,
     update_target,
 )
-from ._policies import Statistics
+from ._policies import Statistics, with_observations
 from .losses import AbstractTrustRegion, Dual, masked_mean
 
 
@@ -138,13 +139,10 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
 
     def digest(self, state: ActorCriticState, rows: Experience) -> tuple[ActorCriticState, Metrics]:
         """Updates the statistics of the observations with new rows, final ones included."""
-        metrics, old = self.observed(rows), state.online.statistics
-        if old is None:
-            return state, metrics
-        # A NaN would stay in the statistics; `update` reports it.
-        finite = observation_check(rows.obs.features)
-        statistics = if_finite(finite, old.update(rows.obs.features), old)
-        return eqx.tree_at(lambda s: s.online.statistics, state, statistics), metrics
+        online = dataclasses.replace(
+            state.online, statistics=with_observations(state.online.statistics, rows.obs)
+        )
+        return dataclasses.replace(state, online=online), self.observed(rows)
 
     def update(
         self, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray

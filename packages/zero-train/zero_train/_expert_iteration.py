@@ -33,7 +33,7 @@ from ._learning import (
     square_sum,
     update_target,
 )
-from ._model import decoded, FeatureEvaluator, ValueCode
+from ._model import decoded, FeatureEvaluator, number_loss, ValueCode
 from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
 
@@ -299,7 +299,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         weights = rows.record.weights
         policy_loss = mean(cross_entropy(log_probs, weights))
         entropy = mean(cross_entropy(log_probs, jnp.exp(log_probs)))
-        value_loss = mean(over_rows(ft.partial(_value_loss, self.value_code))(value, target))
+        value_loss = mean(over_rows(ft.partial(number_loss, self.value_code))(value, target))
         loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss
         beside: Metrics = {}
         if self.l2:
@@ -333,12 +333,6 @@ def _over_rows(function: Callable[..., Any], rows: Experience) -> Callable[..., 
     for _ in range(rows.last.ndim):
         function = jax.vmap(function)
     return function
-
-
-def _value_loss(code: ValueCode | None, value: Array, target: Array) -> Array:
-    if code is None:
-        return 0.5 * jnp.square(value - target)
-    return code.cross_entropy(value, target)
 
 
 def _only(rest: list[PyTree[Array]]) -> PyTree[Array]:

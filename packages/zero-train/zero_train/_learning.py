@@ -43,7 +43,7 @@ def adopted(params: PyTree[Array], network: Any) -> PyTree[Array]:
     return jax.tree.unflatten(jax.tree.structure(params), jax.tree.leaves(arrays))
 
 
-def bind(network: Callable[..., Any], params: PyTree[Array]) -> Callable[..., Any]:
+def bind(network: Callable[..., Any], params: PyTree[Array]) -> Any:
     """The network with these parameters, where `params` has the structure of
     [`zero_train.parameters`][].
 

@@ -1,5 +1,6 @@
 """From an environment and a network to a model that planners plan over."""
 
+import functools as ft
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
@@ -17,10 +18,17 @@ from zero_envs import (
     Observation,
     Transition,
 )
-from zero_search import AbstractChanceModel, AbstractHiddenModel, AbstractProposalModel, Proposal
+from zero_search import (
+    AbstractChanceModel,
+    AbstractHiddenModel,
+    AbstractPriorModel,
+    AbstractProposalModel,
+    Proposal,
+)
 
 from ._arrays import check_kind
-from ._policies import masked
+from ._learning import legal_actions
+from ._policies import masked, normalised, Statistics
 
 
 State = TypeVar("State")
@@ -68,6 +76,14 @@ class FeatureEvaluator(eqx.Module):
 def decoded(code: ValueCode | None, value: Float[Array, "*atoms"]) -> Float[Array, ""]:
     """The number that a network's value output stands for."""
     return value if code is None else code.decode_logits(value)
+
+
+def number_loss(code: ValueCode | None, output: Array, target: Array) -> Float[Array, ""]:
+    """The loss of a network's output for a number: the cross-entropy of `code`, or half the squared
+    error without one."""
+    if code is None:
+        return 0.5 * jnp.square(output - target)
+    return code.cross_entropy(output, target)
 
 
 def evaluate_batch(
@@ -208,6 +224,101 @@ def check_gamma(owner: str, gamma: float) -> None:
         raise ValueError(
             f"{owner}(gamma={gamma!r}) must be above 0 and at most 1; a discount of 0 means the end"
         )
+
+
+@runtime_checkable
+class LatentNetwork(Protocol):
+    """What MuZero learns, each for ONE example, as a `zero_nets.WorldModel` does."""
+
+    def represent(self, features: Any) -> Array:
+        """The hidden state of the features of an observation."""
+        ...
+
+    def step(self, hidden: Array, action: Any) -> tuple[Array, Array]:
+        """The next hidden state and the reward of the step."""
+        ...
+
+    def predict(self, hidden: Array) -> tuple[Array, Array]:
+        """The logits and the value of a hidden state, for the player to move."""
+        ...
+
+
+class LatentNode(eqx.Module):
+    """A hidden state, and the actions that a plan may take there: those that are legal at the root,
+    and below it all, since the network alone knows what comes then."""
+
+    hidden: Float[Array, "batch ..."]
+    legal: Bool[Array, "batch actions"]
+
+
+class LatentModel(AbstractPriorModel[LatentNode]):
+    """A learned model: of the environment it sees an observation and the legal actions of the root,
+    and nothing else (Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265).
+
+    Nothing is ever final in it: after an end, the network has learned, there are no rewards.
+
+    **Attributes:**
+
+    - `network`: see [`zero_train.LatentNetwork`][].
+    - `gamma`: the discount factor, as in [`zero_train.EnvironmentModel`][].
+    - `num_players`: 1, or 2 who take turns, so that every value is the opponent's one move later.
+    - `code`: where rewards and values are logits over atoms, what they stand for.
+    - `statistics`: to normalise features by, or `None`.
+    """
+
+    network: LatentNetwork
+    gamma: float = 1.0
+    num_players: int = 1
+    code: ValueCode | None = None
+    statistics: Statistics | None = None
+
+    def __check_init__(self):
+        check_gamma("LatentModel", self.gamma)
+        check_players("LatentModel", self.num_players)
+
+    def evaluate(self, obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
+        """The logits and the value of one observation, without a search."""
+        features = normalised(self.statistics, obs.features)
+        logits, value = self.network.predict(self.network.represent(features))
+        return logits, decoded(self.code, value)
+
+    def root(
+        self, state: PyTree[Array], obs: Observation | None, *, key: Key[Array, " batch"]
+    ) -> LatentNode:
+        if obs is None:
+            raise ValueError(
+                "LatentModel plans from observations, and was given none: use a planner without "
+                "`reuse`, and give `plan` the observations."
+            )
+        features = normalised(self.statistics, obs.features)
+        return LatentNode(jax.vmap(self.network.represent)(features), legal_actions(obs))
+
+    def step(
+        self, node: LatentNode, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        hidden, reward = jax.vmap(self.network.step)(node.hidden, action)
+        reward = jax.vmap(ft.partial(decoded, self.code))(reward)
+        sign = self.gamma if self.num_players == 1 else -self.gamma
+        legal = jnp.ones_like(node.legal)
+        return (
+            LatentNode(hidden, legal),
+            reward,
+            jnp.full_like(reward, sign),
+            jnp.zeros(reward.shape, bool),
+        )
+
+    def predict(
+        self, node: LatentNode, *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        logits, value = jax.vmap(self.network.predict)(node.hidden)
+        value = jax.vmap(ft.partial(decoded, self.code))(value)
+        return jnp.where(node.legal, logits, -jnp.inf), value
+
+
+def check_players(owner: str, num_players: int) -> None:
+    """Raises unless one or two play."""
+    if num_players not in (1, 2):
+        raise ValueError(f"{owner}(num_players={num_players!r}) must be 1 or 2.")
 
 
 #: The policy and the value `[]` of ONE observation, for the player to move.

@@ -12,7 +12,7 @@ from zero_envs import Observation, Transition
 
 from ._agent import AbstractActor
 from ._faults import move_faults
-from ._learning import bind
+from ._learning import bind, if_finite, observation_check
 
 
 @runtime_checkable
@@ -103,6 +103,15 @@ class ActorCriticEvaluator(eqx.Module):
 def normalised(statistics: Any, features: PyTree[Array]) -> PyTree[Array]:
     """The features as networks take them: normalised, if there are statistics. Any leading axes."""
     return features if statistics is None else statistics.normalise(features)
+
+
+def with_observations(statistics: Any, obs: Observation) -> Any:
+    """The statistics with these observations in them, final ones included. A NaN would stay, so it
+    changes nothing; `update` reports it."""
+    if statistics is None:
+        return None
+    finite, new = observation_check(obs.features), statistics.update(obs.features)
+    return if_finite(finite, new, statistics) if finite else new
 
 
 def policies(

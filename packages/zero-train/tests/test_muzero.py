@@ -1,0 +1,390 @@
+"""MuZero's targets, loss and gradient against NumPy, and plans over a model that is exact."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+from jaxtyping import Array
+
+from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
+from zero_envs.testing import Nim
+from zero_memory import Batch, PrioritisedTrajectoryBuffer
+from zero_search import TreeSearch
+from zero_train import (
+    bind,
+    EnvironmentModel,
+    Experience,
+    fill,
+    init,
+    LatentModel,
+    Loop,
+    MuZero,
+    PlanRecord,
+    step,
+)
+
+
+ROWS, STEPS, ACTIONS, GAMMA, N = 10, 4, 3, 0.9, 3
+
+
+class Linear(eqx.Module):
+    """Hidden states, rewards, logits and values that are linear in what they come from."""
+
+    encode: Array
+    move: Array
+    heads: Array
+
+    def __init__(self, *, key: Array):
+        keys = jr.split(key, 3)
+        self.encode = 0.5 * jr.normal(keys[0], (5, 4))
+        self.move = 0.5 * jr.normal(keys[1], (ACTIONS, 5, 5))
+        self.heads = 0.5 * jr.normal(keys[2], (ACTIONS + 2, 5))
+
+    def represent(self, features):
+        return self.encode @ features
+
+    def step(self, hidden, action):
+        hidden = self.move[action] @ hidden
+        return hidden, self.heads[-1] @ hidden
+
+    def predict(self, hidden):
+        out = self.heads[:-1] @ hidden
+        return out[:ACTIONS], out[ACTIONS]
+
+
+def agent_of(**changes: Any) -> MuZero:
+    search = TreeSearch.muzero(8)
+    fields = dict(
+        network=Linear,
+        optimiser=optax.sgd(0.1),
+        explorer=search,
+        planner=search,
+        gamma=GAMMA,
+        num_unroll=STEPS,
+        n_steps=N,
+        value_weight=0.7,
+    )
+    return MuZero(**{**fields, **changes})
+
+
+def windows(seed: int, batch: int = 24) -> Batch:
+    """Windows in which episodes end and are cut off at random; filler that must not be read is
+    large."""
+    draws = np.random.default_rng(seed)
+    shape = batch, ROWS
+    last = draws.random(shape) < 0.2
+    discount = np.ones(shape)
+    # Half of the final rows come after a true end.
+    discount[:, :-1][last[:, 1:] & (draws.random((batch, ROWS - 1)) < 0.5)] = 0
+    weights = draws.random((*shape, ACTIONS))
+    number = lambda x: jnp.asarray(x, jnp.float32)
+    rows = Experience(
+        obs=Observation(number(draws.normal(size=(*shape, 4))), jnp.ones((*shape, ACTIONS), bool)),
+        action=jnp.asarray(draws.integers(0, ACTIONS, shape), jnp.int32),
+        reward=number(np.where(last, 1e3, draws.normal(size=shape))),
+        discount=number(np.where(last, 0.0, discount)),
+        last=jnp.asarray(last),
+        record=PlanRecord(
+            number(weights / weights.sum(-1, keepdims=True)), number(draws.normal(size=shape))
+        ),
+    )
+    counts = number(np.broadcast_to(draws.random((batch, 1)), shape))
+    return Batch(rows, counts, jnp.zeros(shape, jnp.int32))
+
+
+def by_hand(rows: Any, b: Any) -> list[dict[str, Any]]:
+    """What each position of an unroll learns; `None` where it learns nothing."""
+    record, found, state = rows.record, [], "runs"
+    for k in range(STEPS + 1):
+        if k:  # the step that led here, from the row before
+            if state == "runs" and rows.last[b, k - 1]:
+                state = "unknown"
+            if state == "runs":
+                found[-1]["action"], reward = rows.action[b, k - 1], rows.reward[b, k - 1]
+                state = "over" if rows.discount[b, k - 1] == 0 else "runs"
+            else:
+                reward = 0.0 if state == "over" else None
+        else:
+            reward = None
+        if state == "runs":
+            value, scale, at = 0.0, 1.0, k
+            while at < ROWS - 1 and at < k + N and not rows.last[b, at] and scale:
+                value += scale * rows.reward[b, at]
+                scale *= GAMMA * rows.discount[b, at]
+                at += 1
+            value += scale * record.value[b, at]
+        else:
+            value = 0.0 if state == "over" else None
+        learns = state == "runs" and not rows.last[b, k]
+        policy = record.weights[b, k] if learns else None
+        found.append(dict(reward=reward, value=value, policy=policy, action=None))
+    return found
+
+
+def test_targets_are_those_of_a_loop_over_the_rows():
+    batch = windows(0)
+    learned = lambda rows: agent_of().unrolled(rows, rows.record.value, key=jr.key(0))
+    found = jax.jit(learned)(batch.items)
+    rows = jax.tree.map(np.asarray, batch.items)
+    seen = dict(over=0, unknown=0)
+    for b in np.flatnonzero(~rows.last[:, 0]):
+        for k, target in enumerate(by_hand(rows, b)):
+            for name in ("value", "policy") + (("reward",) if k else ()):
+                i = k - 1 if name == "reward" else k
+                weight, wanted = getattr(found, f"{name}_weight")[b, i], target[name]
+                assert float(weight) == (wanted is not None), (b, k, name)
+                if wanted is not None:
+                    np.testing.assert_allclose(getattr(found, name)[b, i], wanted, rtol=1e-4)
+            if target["action"] is not None:
+                assert found.action[b, k] == target["action"]
+            seen["unknown"] += target["value"] is None
+            seen["over"] += target["value"] == 0
+    assert min(seen.values()) > 3
+    assert np.all((0 <= found.action) & (found.action < ACTIONS))
+
+
+def forward(net: Any, features: np.ndarray, actions: np.ndarray) -> tuple[list, list, list]:
+    hidden = net.encode @ features
+    rewards, logits, values = [], [], []
+    for k in range(len(actions) + 1):
+        out = net.heads @ hidden
+        logits.append(out[:ACTIONS])
+        values.append(out[ACTIONS])
+        rewards.append(out[ACTIONS + 1])
+        if k < len(actions):
+            hidden = net.move[actions[k]] @ hidden
+    return rewards, logits, values
+
+
+def test_loss_is_the_formula():
+    agent, batch = agent_of(), windows(1)
+    state = agent.init(key=jr.key(0))
+    update = jax.jit(lambda s, b: agent.update(s, b, key=jr.key(2)))
+    _, metrics, priorities = update(state, batch)
+    _, akey = jr.split(jr.key(2))
+    learned = jax.tree.map(
+        np.asarray, agent.unrolled(batch.items, batch.items.record.value, key=akey)
+    )
+    net = jax.tree.map(lambda x: np.asarray(x, np.float64), bind(Linear, state.params))
+    rows, total, count = jax.tree.map(np.asarray, batch.items), 0.0, 0.0
+    for b in range(len(rows.last)):
+        if rows.last[b, 0]:
+            assert priorities[b] == 0
+            continue
+        weight, scale = float(batch.weights[b, 0]), 1.0
+        features = np.asarray(rows.obs.features[b, 0], np.float64)
+        outs = forward(net, features, learned.action[b])
+        for k, (reward, logits, value) in enumerate(zip(*outs, strict=True)):
+            log_pi = logits - np.log(np.exp(logits).sum())
+            loss = -learned.policy_weight[b, k] * (learned.policy[b, k] * log_pi).sum()
+            error = value - learned.value[b, k]
+            loss += 0.7 * learned.value_weight[b, k] * 0.5 * error**2
+            if k:
+                error = reward - learned.reward[b, k - 1]
+                loss += learned.reward_weight[b, k - 1] * 0.5 * error**2
+            total += weight * scale * loss
+            scale = 1 / STEPS
+        count += weight
+        wanted = abs(rows.record.value[b, 0] - learned.value[b, 0])
+        assert priorities[b] == pytest.approx(wanted, rel=1e-4)
+    assert float(metrics["loss"]) == pytest.approx(total / count, rel=1e-4)
+
+
+def test_a_gradient_is_halved_at_every_step():
+    """A step of plain gradient descent on the reward of one step alone: what the step reads moves
+    by half of the loss's difference quotient, and the step itself by all of it."""
+    # Policies that equal the targets have no gradient.
+    batch, agent = windows(2), agent_of(num_unroll=1, value_weight=0.0)
+    uniform = jnp.full_like(batch.items.record.weights, 1 / ACTIONS)
+    batch = eqx.tree_at(lambda b: b.items.record.weights, batch, uniform)
+    state = agent.init(key=jr.key(0))
+    heads = jnp.zeros_like(state.params.heads).at[-1].set(state.params.heads[-1])
+    state = eqx.tree_at(lambda s: s.params.heads, state, heads)
+    update = jax.jit(lambda s: agent.update(s, batch, key=jr.key(2)))
+    after, _, _ = update(state)
+    for find, share in ((lambda s: s.params.encode, 0.5), (lambda s: s.params.move, 1.0)):
+        old, new = find(state), find(after)
+        shift = np.zeros(old.shape, np.float32)
+        shift.flat[3] = 1e-2
+        up, down = (
+            float(update(eqx.tree_at(find, state, old + x))[1]["loss"]) for x in (shift, -shift)
+        )
+        quotient = (up - down) / 2e-2
+        assert abs(quotient) > 1e-3
+        gradient = np.ravel(old - new)[3] / 0.1
+        assert gradient == pytest.approx(share * quotient, rel=0.02)
+
+
+class Ring(AbstractDiscreteEnvironment[Array]):
+    """Seven places in a circle, with a reward for each move; it never ends."""
+
+    rewards: Array
+    num_actions: int = ACTIONS
+    hidden: bool = False
+
+    def init(self, *, key):
+        return jr.randint(key, (), 0, 7, jnp.int32)
+
+    def step(self, state, action, *, key):
+        del key
+        reward = self.rewards[state, action]
+        transition = Transition(reward, jnp.ones((), jnp.float32), jnp.zeros((), bool))
+        return (state + action + 1) % 7, transition
+
+    def observe(self, state):
+        return Observation(jax.nn.one_hot(state, 7), jnp.ones(ACTIONS, bool))
+
+
+RING = Ring(rewards=jr.normal(jr.key(7), (7, ACTIONS)))
+
+
+class Table(eqx.Module):
+    """The ring as a model that was learned without a fault, and some policy and value of it."""
+
+    guesses: Array
+
+    def represent(self, features):
+        return features
+
+    def step(self, hidden, action):
+        place = jnp.argmax(hidden)
+        return jnp.roll(hidden, action + 1), RING.rewards[place, action]
+
+    def predict(self, hidden):
+        out = self.guesses[jnp.argmax(hidden)]
+        return out[:ACTIONS], out[ACTIONS]
+
+
+@pytest.mark.parametrize("search", ["muzero", "gumbel"])
+def test_an_exact_model_is_planned_over_as_the_world_is(search):
+    """Visit by visit, and no row depends on its neighbours."""
+    table = Table(jr.normal(jr.key(8), (7, ACTIONS + 1)))
+    planner = getattr(TreeSearch, search)(24)
+    models = (
+        EnvironmentModel(RING, lambda obs: table.predict(obs.features), gamma=GAMMA),
+        LatentModel(table, gamma=GAMMA),
+    )
+    state = jnp.arange(14, dtype=jnp.int32) % 7
+    keys = jr.split(jr.key(9), 14)
+
+    @eqx.filter_jit
+    def plan(model, state, keys):
+        obs = jax.vmap(RING.observe)(state)
+        return planner.plan(model, state, planner.init(model, state), key=keys, obs=obs)[0]
+
+    with jax.debug_key_reuse(False):
+        world, latent = (plan(model, state, keys) for model in models)
+        order = np.r_[7:14, 0:7]
+        turned = plan(models[1], state[order], keys[order])
+    np.testing.assert_array_equal(world.visits, latent.visits)
+    np.testing.assert_allclose(world.value, latent.value, rtol=1e-5)
+    np.testing.assert_array_equal(turned.visits, latent.visits[order])
+
+
+class Fixed(eqx.Module):
+    """Nim as a model: the heap, as a number. Past the end nothing happens."""
+
+    def represent(self, features):
+        return jnp.argmax(features).astype(jnp.float32)[None]
+
+    def step(self, hidden, action):
+        left = jnp.maximum(hidden - action.astype(jnp.float32) - 1, 0)
+        return left, jnp.where((hidden > 0) & (left == 0), 1.0, 0.0)[0]
+
+    def predict(self, hidden):
+        # More than there is may not be taken, as the network has learned.
+        logits = jnp.where(
+            jnp.arange(1, 4, dtype=jnp.float32) <= jnp.maximum(hidden[0], 1), 0.0, -20.0
+        )
+        return logits, jnp.zeros(())
+
+
+def test_two_players_want_the_opposite():
+    """In Nim, where the last taker wins, a multiple of four is lost."""
+    env = Nim(heap=8, most=3)
+    model, planner = LatentModel(Fixed(), num_players=2), TreeSearch.muzero(400)
+    heaps = jnp.arange(1, 9, dtype=jnp.int32)
+    state = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(0), 8))
+    state = eqx.tree_at(lambda s: s.heap, state, heaps)
+    obs = jax.vmap(env.observe)(state)
+    plan, _ = eqx.filter_jit(planner.plan)(
+        model, state, planner.init(model, state), key=jr.split(jr.key(1), 8), obs=obs
+    )
+    won = np.asarray(heaps) % 4 != 0
+    np.testing.assert_array_equal(np.asarray(plan.action)[won] + 1, np.asarray(heaps)[won] % 4)
+    assert np.all(plan.value[~won] < 0)
+
+
+def test_planning_anew_with_the_same_network_changes_nothing():
+    """Where the rows hold what the target network plans, reanalysing them is the identity; with
+    another network it is not, and only the share of the windows changes."""
+    agent = agent_of(reanalyse=0.5)
+    state, batch = agent.init(key=jr.key(0)), windows(3)
+    again = jax.jit(lambda rows, state: agent._reanalysed(state, rows, key=jr.key(4)))
+    with jax.debug_key_reuse(False):
+        once = again(batch.items, state)
+        twice = again(once, state)
+        other = again(once, agent.init(key=jr.key(5)))
+    for x, y in zip(jax.tree.leaves(once), jax.tree.leaves(twice), strict=True):
+        np.testing.assert_array_equal(x, y)
+    half = len(batch.weights) // 2
+    changed = np.any(np.asarray(once.record.value != other.record.value), axis=1)
+    np.testing.assert_array_equal(changed, np.arange(2 * half) < half)
+
+
+class Perceptrons(eqx.Module):
+    """One hidden layer for everything."""
+
+    represent: eqx.nn.MLP
+    move: eqx.nn.MLP
+    heads: eqx.nn.MLP
+
+    def __init__(self, *, key: Array):
+        keys = jr.split(key, 3)
+        build = lambda i, inputs, outputs: eqx.nn.MLP(inputs, outputs, 32, 1, key=keys[i])
+        self.represent = build(0, 7, 16)
+        self.move = build(1, 16 + ACTIONS, 17)
+        self.heads = build(2, 16, ACTIONS + 1)
+
+    def step(self, hidden, action):
+        out = self.move(jnp.concatenate([hidden, jax.nn.one_hot(action, ACTIONS)]))
+        return jnp.tanh(hidden + out[1:]), out[0]
+
+    def predict(self, hidden):
+        out = self.heads(hidden)
+        return out[:ACTIONS], out[ACTIONS]
+
+
+def test_it_learns_the_ring():
+    """From rewards and observations alone, the way round that pays most."""
+    agent = MuZero(
+        network=Perceptrons,
+        optimiser=optax.adam(3e-3),
+        explorer=TreeSearch.gumbel(4),
+        planner=TreeSearch.gumbel(4, gumbel_scale=0.0),
+        gamma=0.8,
+        num_unroll=3,
+        n_steps=3,
+    )
+    buffer = PrioritisedTrajectoryBuffer(capacity=64, num_envs=16, batch_size=64, length=7)
+    loop = Loop(env=RING, agent=agent, buffer=buffer, unroll_length=8, num_updates=8)
+    state = fill(loop, init(loop, key=jr.key(0)))
+    metrics, values, worth = {}, np.zeros(7), np.zeros((7, ACTIONS))
+    for _ in range(150):
+        state, metrics = step(loop, state)
+    assert metrics["reward_loss"] < 0.01
+    for _ in range(100):
+        moved = np.array([[values[(s + a + 1) % 7] for a in range(ACTIONS)] for s in range(7)])
+        worth = np.asarray(RING.rewards) + 0.8 * moved
+        values = worth.max(axis=1)
+    actor = agent.actor(state.agent, explore=False)
+    places = jnp.arange(7, dtype=jnp.int32)
+    obs = jax.vmap(RING.observe)(places)
+    act = eqx.filter_jit(lambda actor, keys: actor.act(places, obs, actor.init(places), key=keys))
+    action, _, _ = act(actor, jr.split(jr.key(1), 7))
+    assert np.max(values - worth[np.arange(7), np.asarray(action)]) < 0.5

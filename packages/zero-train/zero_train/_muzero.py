@@ -1,0 +1,354 @@
+"""MuZero: a model of the world is learned from what the plans over it say."""
+
+import dataclasses
+import functools as ft
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from zero_memory import Batch
+from zero_search import AbstractPlanner
+
+from ._actors import PlanningActor, PlanRecord
+from ._agent import AbstractBlockAgent, Experience, Metrics
+from ._arrays import check_count, check_kind, check_range
+from ._learning import (
+    adopted,
+    bind,
+    check_optimisers,
+    check_windows,
+    gradient_step,
+    if_finite,
+    init_optimiser,
+    mask_rows,
+    observation_check,
+    parameters,
+    square_sum,
+    update_target,
+)
+from ._model import check_gamma, check_players, decoded, LatentModel, number_loss, ValueCode
+from ._policies import normalised, Statistics, with_observations
+from .losses import masked_mean, weighted_policy_loss
+from .returns import n_step_returns
+
+
+class Unrolled(eqx.Module):
+    """What an unroll of `K` steps from the first row of a window learns. Losses of weight 0 do not
+    count.
+
+    After the true end of an episode nothing follows: rewards and values are 0, actions are drawn
+    and policies are free. After a truncated one nothing is known.
+
+    **Attributes:**
+
+    - `action`: those of the unroll.
+    - `reward`, `reward_weight`: of each step.
+    - `value`, `value_weight`: of the first row and after each step.
+    - `policy`, `policy_weight`: likewise.
+    """
+
+    action: Int[Array, "*axes steps"]
+    reward: Float[Array, "*axes steps"]
+    reward_weight: Float[Array, "*axes steps"]
+    value: Float[Array, "*axes positions"]
+    value_weight: Float[Array, "*axes positions"]
+    policy: Float[Array, "*axes positions actions"]
+    policy_weight: Float[Array, "*axes positions"]
+
+
+class MuZeroState(eqx.Module):
+    """What MuZero has learned.
+
+    **Attributes:**
+
+    - `params`: what the gradient acts on.
+    - `target`: the target network's parameters, which reanalyse.
+    - `optimiser`: the optimiser's state.
+    - `updates`: gradient steps taken.
+    - `statistics`: of the observations, or `None`.
+    """
+
+    params: PyTree[Array]
+    target: PyTree[Array]
+    optimiser: PyTree[Array]
+    updates: Int[Array, ""]
+    statistics: Statistics | None
+
+
+class MuZero(AbstractBlockAgent[MuZeroState]):
+    """MuZero (Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265): plans over a model that
+    it learns, which needs nothing of the environment but observations.
+
+    The model is unrolled over `num_unroll` steps of a window. At each position the policy imitates
+    the plan that was made there, the value learns the `n_steps` return bootstrapped from the value
+    of the plan after it, and the reward that of the step. The loss is
+
+    `sum over k of s_k * (-sum(w_k * log pi_k) + value_weight * L(v_k, z_k) + L(r_k, u_k))`,
+
+    where `s_0 = 1` and `s_k = 1 / num_unroll` for the others, there is no reward at `k = 0`, and
+    `L` is the cross-entropy of `code`, or half the squared error without one. The gradient that
+    goes from a step into the hidden state before it is halved (appendix G).
+
+    With Gumbel searches (`zero_search.TreeSearch.gumbel`) it is Gumbel MuZero.
+
+    It learns from windows (a [`zero_memory.TrajectoryBuffer`][], or one with priorities, which get
+    `|plan's value - z|` of the first row) of `num_unroll + n_steps + 1` rows; in shorter ones the
+    last returns have fewer steps.
+
+    **Attributes:**
+
+    - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][].
+    - `optimiser`: any optax transformation.
+    - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
+        falls while it learns.
+    - `planner`: the planner to play with at full strength, and to reanalyse with.
+    - `gamma`: the discount factor.
+    - `num_players`: 1, or 2 who take turns. Where a player moves twice, `turn_error` is NaN.
+    - `code`: for discrete rewards and values, e.g. `zero_nets.ValueSupport(61, transform=True)`.
+    - `num_unroll`, `n_steps`, `value_weight`: as above.
+    - `l2`: `l2 * |params|^2` is added to the loss.
+    - `reanalyse`: this share of the windows of a batch is planned anew with the target network, and
+        learns from the new plans (Schrittwieser et al. 2021, https://arxiv.org/abs/2104.06294).
+    - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected
+        or planned anew, or what the target `"network"` says of the row now.
+    - `target_period`: the target network is a copy of the parameters after every so many updates.
+    - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
+        updated once with every block that is collected; `None` leaves observations as they are.
+    """
+
+    network: Callable[..., Any]
+    optimiser: optax.GradientTransformation
+    explorer: AbstractPlanner | Callable[[Int[Array, ""]], AbstractPlanner]
+    planner: AbstractPlanner
+    gamma: float = 0.997
+    num_players: int = 1
+    code: ValueCode | None = None
+    num_unroll: int = 5
+    n_steps: int = 5
+    value_weight: float = 1.0
+    l2: float = 0.0
+    reanalyse: float = 0.0
+    bootstrap: str = "plan"
+    target_period: int = 100
+    statistics: Statistics | None = None
+
+    def __check_init__(self):
+        owner = "MuZero"
+        check_optimisers(owner, optimiser=self.optimiser)
+        check_kind(owner, callable, "a function", network=self.network)
+        check_kind(owner, AbstractPlanner, "a planner of zero_search", planner=self.planner)
+        if not callable(self.explorer):
+            check_kind(owner, AbstractPlanner, "a planner of zero_search", explorer=self.explorer)
+        if self.code is not None:
+            check_kind(owner, ValueCode, "a code of values", code=self.code)
+        if self.bootstrap not in ("plan", "network"):
+            raise ValueError(f"MuZero(bootstrap={self.bootstrap!r}): give 'plan' or 'network'.")
+        check_gamma(owner, self.gamma)
+        check_players(owner, self.num_players)
+        check_count(
+            owner,
+            num_unroll=self.num_unroll,
+            n_steps=self.n_steps,
+            target_period=self.target_period,
+        )
+        check_range(owner, 0, value_weight=self.value_weight, l2=self.l2)
+        check_range(owner, 0, 1, reanalyse=self.reanalyse)
+
+    def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
+        """Fresh parameters, or with an `actor` of this agent those of its network and its
+        statistics, and a fresh optimiser."""
+        params, statistics = parameters(self.network, key=key), self.statistics
+        if actor is not None:
+            model: Any = actor.model
+            params = adopted(params, model.network)
+            statistics = adopted(statistics, model.statistics)
+        # Copies: a donated state may not hold one buffer twice, nor one of the agent's own.
+        copy = lambda tree: jax.tree.map(jnp.copy, tree)
+        optimiser = init_optimiser(self.optimiser, params)
+        updates = jnp.zeros((), jnp.int32)
+        return MuZeroState(params, copy(params), optimiser, updates, copy(statistics))
+
+    def actor(self, state: MuZeroState, *, explore: bool) -> PlanningActor:
+        planner = self.explorer if explore else self.planner
+        if not isinstance(planner, AbstractPlanner):
+            planner = planner(state.updates)
+        return PlanningActor(planner, self._model(state.params, state.statistics))
+
+    def digest(self, state: MuZeroState, rows: Experience) -> tuple[MuZeroState, Metrics]:
+        """Updates the statistics of the observations with new rows, final ones included."""
+        statistics = with_observations(state.statistics, rows.obs)
+        return dataclasses.replace(state, statistics=statistics), {}
+
+    def update(
+        self, state: MuZeroState, batch: Batch, *, key: PRNGKeyArray
+    ) -> tuple[MuZeroState, Metrics, Float[Array, " batch"]]:
+        """One gradient step. One that is not finite leaves the state as it was; metrics say so."""
+        rows: Experience = batch.items
+        check_windows("MuZero", rows)
+        if rows.last.shape[1] <= self.num_unroll:
+            raise ValueError(
+                f"MuZero(num_unroll={self.num_unroll}) was given windows of {rows.last.shape[1]} "
+                f"rows; give the buffer a length of at least {self.num_unroll + 1}."
+            )
+        pkey, akey = jr.split(key)
+        rows = self._reanalysed(state, rows, key=pkey)
+        # A window that begins at a final observation has nothing to unroll.
+        weights = jnp.where(rows.last[:, 0], 0.0, batch.weights[:, 0])
+        learned = mask_rows(weights, self.unrolled(rows, self._values(state, rows), key=akey))
+        params, optimiser, metrics = gradient_step(
+            lambda params: self._loss(params, state.statistics, rows, learned, weights),
+            self.optimiser,
+            state.params,
+            state.optimiser,
+        )
+        updates = state.updates + 1
+        target = update_target(
+            state.target, params, 1.0, period=self.target_period, updates=updates
+        )
+        new = MuZeroState(params, target, optimiser, updates, state.statistics)
+        priorities = jnp.abs(rows.record.value[:, 0] - learned.value[:, 0])
+        return if_finite(metrics, new, state), metrics, mask_rows(weights, priorities)
+
+    def unrolled(
+        self, rows: Experience, values: Float[Array, "batch time"], *, key: PRNGKeyArray
+    ) -> Unrolled:
+        """What is learned from windows, with these values to bootstrap from."""
+        keys = jr.split(key, rows.last.shape[0])
+        return jax.vmap(self._unrolled)(rows, values, keys)
+
+    def _unrolled(
+        self, rows: Experience, values: Float[Array, " time"], key: PRNGKeyArray
+    ) -> Unrolled:
+        record: PlanRecord = rows.record
+        value = n_step_returns(
+            rows.reward, self.gamma * rows.discount, values, rows.last, n=self.n_steps
+        )
+        over = _before(~rows.last & (rows.discount == 0))
+        unknown = _before(rows.last & ~over)
+        # Positions are the first rows; steps lead from all of them but the last one.
+        over, unknown, last = (x[: self.num_unroll + 1] for x in (over, unknown, rows.last))
+        taken, drawn = rows.action[: over.size - 1], self._drawn(record, key)
+        return Unrolled(
+            action=jnp.where(over[:-1], drawn, taken),
+            reward=jnp.where(over[:-1], 0.0, rows.reward[: over.size - 1]),
+            reward_weight=_counts(~unknown[1:]),
+            value=jnp.where(over, 0.0, value[: over.size]),
+            value_weight=_counts(~unknown),
+            policy=record.weights[: over.size],
+            policy_weight=_counts(~(over | unknown | last)),
+        )
+
+    def _values(self, state: MuZeroState, rows: Experience) -> Float[Array, "batch time"]:
+        if self.bootstrap == "plan":
+            return rows.record.value
+        model = self._model(state.target, state.statistics)
+        return jax.vmap(jax.vmap(lambda obs: model.evaluate(obs)[1]))(rows.obs)
+
+    def _drawn(self, record: PlanRecord, key: PRNGKeyArray) -> Int[Array, " steps"]:
+        return jr.randint(key, (self.num_unroll,), 0, record.weights.shape[-1], jnp.int32)
+
+    def _model(self, params: PyTree[Array], statistics: Statistics | None) -> LatentModel:
+        network = bind(self.network, params)
+        return LatentModel(network, self.gamma, self.num_players, self.code, statistics)
+
+    def _reanalysed(self, state: MuZeroState, rows: Experience, *, key: PRNGKeyArray) -> Experience:
+        """The rows, with new plans in the first windows."""
+        batch, time = rows.last.shape
+        count = round(self.reanalyse * batch)
+        if not count:
+            return rows
+        obs = jax.tree.map(lambda x: x[:count].reshape(-1, *x.shape[2:]), rows.obs)
+        model = self._model(state.target, state.statistics)
+        carry = self.planner.init(model, obs)
+        keys = jr.split(key, count * time)
+        plan, _ = self.planner.plan(model, obs, carry, key=keys, obs=obs)
+        put = lambda old, new: old.at[:count].set(new.reshape(count, time, *new.shape[1:]))
+        record = PlanRecord(
+            put(rows.record.weights, plan.weights), put(rows.record.value, plan.value)
+        )
+        return eqx.tree_at(lambda rows: rows.record, rows, record)
+
+    def _loss(
+        self,
+        params: PyTree[Array],
+        statistics: Statistics | None,
+        rows: Experience,
+        learned: Unrolled,
+        weights: Float[Array, " batch"],
+    ) -> tuple[Array, Metrics]:
+        network = bind(self.network, params)
+        first = normalised(statistics, jax.tree.map(lambda x: x[:, 0], rows.obs.features))
+        rewards, logits, values = jax.vmap(ft.partial(_unroll, network))(first, learned.action)
+        loss_of = jax.vmap(jax.vmap(ft.partial(number_loss, self.code)))
+        log_probs = jax.nn.log_softmax(logits)
+        each = jax.vmap(jax.vmap(weighted_policy_loss))
+        scale = jnp.full(logits.shape[1], 1 / self.num_unroll, jnp.float32).at[0].set(1.0)
+        summed = lambda loss, weight, scale: jnp.sum(
+            jnp.where(weight > 0, loss, 0.0) * scale[None], axis=1
+        )
+        mean = ft.partial(masked_mean, weights=weights, total=jnp.sum(weights))
+        policy_loss = mean(summed(each(log_probs, learned.policy), learned.policy_weight, scale))
+        value_loss = mean(summed(loss_of(values, learned.value), learned.value_weight, scale))
+        reward_loss = mean(
+            summed(loss_of(rewards, learned.reward), learned.reward_weight, scale[1:])
+        )
+        loss = policy_loss + self.value_weight * value_loss + reward_loss
+        beside: Metrics = {}
+        if self.l2:
+            beside["l2_loss"] = self.l2 * square_sum(params)
+            loss = loss + beside["l2_loss"]
+        numbers = jax.vmap(ft.partial(decoded, self.code))
+        value, last = numbers(values[:, 0]), numbers(values[:, -1])
+        error = lambda value, k: mean(
+            learned.value_weight[:, k] * jnp.abs(value - learned.value[:, k])
+        )
+        entropy = mean(each(log_probs, jnp.exp(log_probs))[:, 0])
+        turns = rows.discount if self.num_players == 1 else -rows.discount
+        return loss, {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "reward_loss": reward_loss,
+            "policy_entropy": entropy,
+            "value_error": error(value, 0),
+            "value_error_unrolled": error(last, -1),
+            "value_target": mean(learned.value[:, 0]),
+            "turn_error": jnp.where(jnp.any(turns < 0), jnp.nan, 0.0),
+            **beside,
+            **observation_check(rows.obs.features),
+        }
+
+
+def _counts(x: Array) -> Array:
+    return x.astype(jnp.float32)
+
+
+def _before(x: Array) -> Array:
+    """Where it is true in a row before."""
+    return jnp.append(jnp.zeros((1,), bool), jnp.cumsum(x[:-1]) > 0)
+
+
+def _unroll(
+    network: Any, features: PyTree[Array], actions: Int[Array, " steps"]
+) -> tuple[Array, Array, Array]:
+    """The rewards of all steps, and logits and values of all positions, of one window."""
+
+    def body(hidden: Array, action: Array) -> tuple[Array, tuple[Array, ...]]:
+        hidden, reward = network.step(_halved(hidden), action)
+        return hidden, (reward, *network.predict(hidden))
+
+    hidden = network.represent(features)
+    first = network.predict(hidden)
+    _, (rewards, *rest) = jax.lax.scan(body, hidden, actions)
+    logits, values = (jnp.concatenate([x[None], y]) for x, y in zip(first, rest, strict=True))
+    return rewards, logits, values
+
+
+def _halved(x: Array) -> Array:
+    return 0.5 * x + 0.5 * jax.lax.stop_gradient(x)
