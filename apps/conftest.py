@@ -1,11 +1,13 @@
 """What the tests of all apps do alike: commands in this process, and a loop over eight devices."""
 
+import contextlib
 import dataclasses
 import math
 import pathlib
 import struct
 import sys
 import threading
+import types
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -61,6 +63,22 @@ def _loops_are_built_once() -> Iterator[None]:
         for module in (_app, _train):
             patch.setattr(module, "built", built)
         yield
+
+
+@pytest.fixture(scope="session")
+def without_charts() -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """`with without_charts():` the reports of runs have no charts. They have tests of their own,
+    and would be a quarter of what a short run costs."""
+    charts: Any = types.ModuleType("zero_app._run._chart")  # so that matplotlib is not imported
+    charts.draw = lambda series, **_: None
+
+    @contextlib.contextmanager
+    def patched() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, charts.__name__, charts)
+            yield
+
+    return patched
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import select
 import signal
 import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -119,7 +120,10 @@ def _fork() -> None:
     """Forks a process for every line of its input, `[words, log, code, environment]` as JSON, says
     its number, and writes its exit code when it has ended. It returns in each of the processes,
     which have little left to import; JAX has not started anything there. The first word is the
-    module to run."""
+    module to run. Reports have no charts, which would be a third of what it costs."""
+    charts: Any = types.ModuleType("zero_app._run._chart")  # so that matplotlib is not imported
+    charts.draw = lambda series, **_: None
+    sys.modules[charts.__name__] = charts
     # It takes seconds to import; commands that need no checkpoint should not wait for it.
     assert "orbax.checkpoint" not in sys.modules
     importlib.import_module("orbax.checkpoint")

@@ -17,10 +17,9 @@ import pytest
 
 from zero_app import App, Checkpoints, Frame, load, main, read_lines
 from zero_app._run._film import save_film
-from zero_envs.testing import Nim
 from zero_train import template
 
-from .nim_agent import nim_agent, nim_loop
+from .nim import shared_loop
 from .test_train import CONFIG, evaluation
 
 
@@ -42,9 +41,7 @@ def left_open(test: Callable[..., None]) -> Callable[..., None]:
 
 @pytest.fixture(scope="module")
 def app() -> App:
-    env = Nim(heap=7, most=3)
-    loop = nim_loop(1, env=env, agent=nim_agent(env, average_decay=0.9))
-    return App("nim", "Nim.", {"tiny": CONFIG}, lambda config: loop, evaluation)
+    return App("nim", "Nim.", {"tiny": CONFIG}, lambda config: shared_loop(), evaluation)
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,7 @@ from zero_envs.testing import Nim, NimState
 from zero_train import AbstractAgent, evaluate_batch, template
 
 from .damages import flip
+from .nim import shared_loop
 from .nim_agent import nim_agent, nim_loop
 
 
@@ -72,6 +73,8 @@ ENV = Nim(heap=7, most=3)
 @ft.cache
 def loop_of(width):
     """Runs that differ in nothing else share what is compiled."""
+    if width == Config.width:
+        return shared_loop()
     return nim_loop(1, env=ENV, agent=nim_agent(ENV, width, average_decay=0.9))
 
 

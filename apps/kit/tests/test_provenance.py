@@ -30,9 +30,8 @@ from zero_app import (
 )
 from zero_app._run._film import FILMS, Frame, kept_films, pack
 from zero_app._run._measures import ratings
-from zero_envs.testing import Nim
 
-from .nim_agent import nim_agent, nim_loop
+from .nim import shared_loop
 
 
 pytestmark = pytest.mark.usefixtures("no_charts")
@@ -57,10 +56,9 @@ SAVED = [
 @pytest.fixture(scope="module")
 def app() -> App:
     """Nim; all runs share one compilation."""
-    loop = nim_loop(1, agent=nim_agent(Nim(heap=7, most=3)))
     measured = EvaluationResult([{"score": 0.5}], {}, {})
     evaluation = lambda config, loop, files: lambda step, player: measured
-    return App("nim", "Nim.", {"tiny": CONFIG}, lambda config: loop, evaluation)
+    return App("nim", "Nim.", {"tiny": CONFIG}, lambda config: shared_loop(), evaluation)
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,8 @@ import pytest
 
 from zero_app import AbstractConfig, App, CheckpointError, Checkpoints, load, RunError, UsageError
 from zero_app._run._players import has_player, player_shapes
-from zero_envs.testing import Nim
 
-from .nim_agent import nim_agent, nim_loop
+from .nim import shared_loop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Config(AbstractConfig):
     pass
 
 
-LOOP = nim_loop(1, agent=nim_agent(Nim(heap=7, most=3)))
+LOOP = shared_loop()
 APP = App("nim", "Nim.", {"tiny": Config()}, lambda config: LOOP)
 
 

@@ -38,13 +38,13 @@ def small_config():
 
 
 @pytest.fixture(scope="session")
-def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
+def tiny_run(small_config, tmp_path_factory, without_charts) -> pathlib.Path:
     """The folder of a finished, undisturbed run of `small_config`."""
     from zero_app import Options, train
     from zero_minesweeper._app import APP
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
-    with pytest.MonkeyPatch.context() as patch:
+    with without_charts(), pytest.MonkeyPatch.context() as patch:
         # Each agent more is a program more, and this one the smallest.
         patch.setattr("zero_minesweeper._eval.COMPARED", ("random",))
         train(APP, small_config, Options(out=folder))

@@ -51,13 +51,13 @@ def small_config():
 
 
 @pytest.fixture(scope="session")
-def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
+def tiny_run(small_config, tmp_path_factory, without_charts) -> pathlib.Path:
     """The folder of a finished, undisturbed run of `small_config`."""
     from zero_app import Options, train
     from zero_monsters._app import APP
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
-    with pytest.MonkeyPatch.context() as patch:
+    with without_charts(), pytest.MonkeyPatch.context() as patch:
         # So that all its evaluations are of one size, and compile once.
         patch.setattr("zero_monsters._measure._ROLLOUTS_AT_ONCE", small_config.rollouts)
         train(APP, small_config, Options(out=folder))

@@ -29,11 +29,12 @@ def small_config():
 
 
 @pytest.fixture(scope="session")
-def tiny_run(small_config, tmp_path_factory) -> pathlib.Path:
+def tiny_run(small_config, tmp_path_factory, without_charts) -> pathlib.Path:
     """The folder of a finished, undisturbed run of `small_config`."""
     from zero_app import Options, train
     from zero_othello._app import APP
 
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
-    train(APP, small_config, Options(out=folder))
+    with without_charts():
+        train(APP, small_config, Options(out=folder))
     return folder

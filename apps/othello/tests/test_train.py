@@ -38,7 +38,9 @@ def test_positions_are_counted_and_players_rated(tiny_run, small_config):
     assert opponents == ["random", "positional", "random", "positional", "step 12"]
 
 
-def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeypatch):
+def test_a_stopped_run_resumes_bitwise(
+    tiny_run, small_config, tmp_path, monkeypatch, without_charts
+):
     """SIGTERM after step 4; resumed, the next 20 lines are those of the undisturbed run."""
     folder = tmp_path / "stopped"
     update = View.update
@@ -48,13 +50,14 @@ def test_a_stopped_run_resumes_bitwise(tiny_run, small_config, tmp_path, monkeyp
         if number == 4:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    with monkeypatch.context() as patch:
+    with without_charts(), monkeypatch.context() as patch:
         patch.setattr(View, "update", stop_at_four)
         train(APP, small_config, Options(out=folder))
     assert len((folder / "metrics.jsonl").read_bytes().splitlines()) == 4
     assert Checkpoints(folder / "checkpoints").latest == 4
 
-    train(APP, small_config, Options(out=folder, resume=True))
+    with without_charts():
+        train(APP, small_config, Options(out=folder, resume=True))
     expected = (tiny_run / "metrics.jsonl").read_bytes().splitlines()
     resumed = (folder / "metrics.jsonl").read_bytes().splitlines()
     assert len(expected) == 24
