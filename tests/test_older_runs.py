@@ -23,6 +23,9 @@ ADDED = {
     "schedule": "cosine",
     "warmup": 0,
     "env_engine": "pgx",
+    "model_steps": 5,
+    "reanalyse": 0.0,
+    "normalise_observations": True,
 }
 
 

@@ -1,7 +1,9 @@
 """Every hyperparameter of a run that searches a tree, and the presets by size of game."""
 
 import dataclasses
-from typing import Annotated, ClassVar, Literal
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
@@ -52,6 +54,9 @@ class Config(AbstractTreeSearchConfig):
     max_moves: Count = 1000
     """Moves after which a game of an evaluation is cut off."""
 
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
+        {"model_steps": 5, "reanalyse": 0.0, "normalise_observations": True}
+    )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
 
     def __post_init__(self) -> None:
