@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools as ft
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -97,9 +98,9 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
 
     With Gumbel searches (`zero_search.TreeSearch.gumbel`) it is Gumbel MuZero.
 
-    It learns from windows (a [`zero_memory.TrajectoryBuffer`][], or one with priorities, which get
-    `|plan's value - z|` of the first row) of `num_unroll + n_steps + 1` rows; in shorter ones the
-    last returns have fewer steps.
+    It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
+    fewer steps. It gives the buffer priorities, `|plan's value - z|` of the first row: use a
+    [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0` draws uniformly.
 
     **Attributes:**
 
@@ -113,8 +114,9 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
     - `code`: for discrete rewards and values, e.g. `zero_nets.ValueSupport(61, transform=True)`.
     - `num_unroll`, `n_steps`, `value_weight`: as above.
     - `l2`: `l2 * |params|^2` is added to the loss.
-    - `reanalyse`: this share of the windows of a batch is planned anew with the target network, and
-        learns from the new plans (Schrittwieser et al. 2021, https://arxiv.org/abs/2104.06294).
+    - `reanalyse`: this share of the windows of a batch, in sixteenths, is planned anew with the
+        target network, and learns from the new plans (Schrittwieser et al. 2021,
+        https://arxiv.org/abs/2104.06294).
     - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected
         or planned anew, or what the target `"network"` says of the row now.
     - `target_period`: the target network is a copy of the parameters after every so many updates.
@@ -233,7 +235,8 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         unknown = _before(rows.last & ~over)
         # Positions are the first rows; steps lead from all of them but the last one.
         over, unknown, last = (x[: self.num_unroll + 1] for x in (over, unknown, rows.last))
-        taken, drawn = rows.action[: over.size - 1], self._drawn(record, key)
+        taken, num_actions = rows.action[: over.size - 1], record.weights.shape[-1]
+        drawn = jr.randint(key, taken.shape, 0, num_actions, jnp.int32)
         return Unrolled(
             action=jnp.where(over[:-1], drawn, taken),
             reward=jnp.where(over[:-1], 0.0, rows.reward[: over.size - 1]),
@@ -250,29 +253,35 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         model = self._model(state.target, state.statistics)
         return jax.vmap(jax.vmap(lambda obs: model.evaluate(obs)[1]))(rows.obs)
 
-    def _drawn(self, record: PlanRecord, key: PRNGKeyArray) -> Int[Array, " steps"]:
-        return jr.randint(key, (self.num_unroll,), 0, record.weights.shape[-1], jnp.int32)
-
     def _model(self, params: PyTree[Array], statistics: Statistics | None) -> LatentModel:
         network = bind(self.network, params)
         return LatentModel(network, self.gamma, self.num_players, self.code, statistics)
 
     def _reanalysed(self, state: MuZeroState, rows: Experience, *, key: PRNGKeyArray) -> Experience:
-        """The rows, with new plans in the first windows."""
+        """The rows, with new plans in the first windows of every sixteen."""
         batch, time = rows.last.shape
-        count = round(self.reanalyse * batch)
-        if not count:
+        group = math.gcd(batch, 16)
+        planned = round(self.reanalyse * group)
+        if not planned:
             return rows
-        obs = jax.tree.map(lambda x: x[:count].reshape(-1, *x.shape[2:]), rows.obs)
+        # Groups lie on one device each, so that no window moves to another one.
+        groups = lambda x: x.reshape(batch // group, group, *x.shape[1:])
+        shape = (batch // group, planned, time)
+        obs = jax.tree.map(lambda x: groups(x)[:, :planned].reshape(-1, *x.shape[2:]), rows.obs)
         model = self._model(state.target, state.statistics)
         carry = self.planner.init(model, obs)
-        keys = jr.split(key, count * time)
+        keys = jr.split(key, math.prod(shape))
         plan, _ = self.planner.plan(model, obs, carry, key=keys, obs=obs)
-        put = lambda old, new: old.at[:count].set(new.reshape(count, time, *new.shape[1:]))
+
+        def replaced(old: Array, new: Array) -> Array:
+            new = new.reshape(*shape, *new.shape[1:])
+            return groups(old).at[:, :planned].set(new).reshape(old.shape)
+
+        record: PlanRecord = rows.record
         record = PlanRecord(
-            put(rows.record.weights, plan.weights), put(rows.record.value, plan.value)
+            replaced(record.weights, plan.weights), replaced(record.value, plan.value)
         )
-        return eqx.tree_at(lambda rows: rows.record, rows, record)
+        return dataclasses.replace(rows, record=record)
 
     def _loss(
         self,
@@ -310,6 +319,8 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         )
         entropy = mean(each(log_probs, jnp.exp(log_probs))[:, 0])
         turns = rows.discount if self.num_players == 1 else -rows.discount
+        # Counted, because a sum crosses devices together with those of the loss.
+        wrong = jnp.sum(turns < 0, dtype=jnp.float32)
         return loss, {
             "loss": loss,
             "policy_loss": policy_loss,
@@ -319,7 +330,7 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
             "value_error": error(value, 0),
             "value_error_unrolled": error(last, -1),
             "value_target": mean(learned.value[:, 0]),
-            "turn_error": jnp.where(jnp.any(turns < 0), jnp.nan, 0.0),
+            "turn_error": jnp.where(wrong > 0, jnp.nan, 0.0),
             **beside,
             **observation_check(rows.obs.features),
         }
