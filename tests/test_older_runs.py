@@ -24,7 +24,6 @@ ADDED = {
     "warmup": 0,
     "env_engine": "pgx",
     "model_steps": 5,
-    "reanalyse": 0.0,
     "normalise_observations": True,
 }
 

@@ -151,6 +151,23 @@ def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert build_world("zero_envs:Pendulum").agents == ("spo", "mpo")
 
 
+def test_a_model_is_learned_and_plays(zero, tmp_path, without_charts):
+    """Training, the network without a search, and what its networks do not fit."""
+    run, small = f"{tmp_path}/run", "--preset tiny --envs 8 --batch 8 --updates 1 --steps 2".split()
+    train = ("train", "zero_envs.testing:Nim", *small, "--games", "4", "--simulations", "2")
+    with without_charts():
+        code, _, err = zero(*train, "--agent", "muzero", "--out", run)
+    assert code == 0, err
+    code, out, _ = zero("eval", run, "--simulations", "0", "--games", "4", "--json", "--run-code")
+    assert code == 0 and json.loads(out)["simulations"] == 0
+    code, _, err = zero(
+        *train, "--agent", "alphazero", "--out", f"{tmp_path}/other", "--init", run, "--run-code"
+    )
+    assert code == 2 and err.count("\n") == 1 and "ExpertIteration.init" in err
+    code, _, err = zero(*train, "--agent", "muzero", "--out", f"{tmp_path}/none", "--capacity", "8")
+    assert code == 2 and "--capacity 8 has no window of --model-steps 5" in err
+
+
 @pytest.mark.parametrize("name, most", [("pgx/backgammon", 3.0), ("pgx/connect_four", 1.0)])
 def test_values_have_the_range_of_returns(name, most):
     """Backgammon pays up to 3. The weights are so large that all values are at the ends."""

@@ -60,7 +60,7 @@ def build_loop(config: Config) -> Loop:
 
 
 def _muzero(config: Config, world: World, network: Any) -> MuZero:
-    # A game of two is not discounted, and its returns reach to its end or the window's.
+    # A game of two is not discounted.
     return MuZero(
         network=network,
         optimiser=config.optimiser(),
@@ -72,7 +72,6 @@ def _muzero(config: Config, world: World, network: Any) -> MuZero:
         num_unroll=config.model_steps,
         n_steps=config.n_steps,
         value_weight=config.value_weight,
-        reanalyse=config.reanalyse,
         bootstrap="network",
         statistics=_statistics(config, world),
     )
@@ -94,7 +93,7 @@ def _is_board(features: Any) -> bool:
 
 def _windows(config: Config) -> Any:
     length = config.model_steps + config.n_steps + 1
-    return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=1.0, beta=1.0)
+    return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=0.6, beta=0.4)
 
 
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:

@@ -37,13 +37,11 @@ class Config(AbstractTreeSearchConfig):
     """Apply a random symmetry of the board to every position, in games that are known to have
     some."""
     gamma: Fraction = 0.997
-    """Expert iteration, MuZero: the discount factor."""
+    """Expert iteration, MuZero: the discount factor; 1 in games of two."""
     n_steps: Count = 8
     """Expert iteration, MuZero: rewards in a return before the value is bootstrapped from."""
     model_steps: Count = 5
     """MuZero: steps that the model is unrolled to learn."""
-    reanalyse: Fraction = 0.0
-    """MuZero: fraction of each batch that is planned anew."""
     normalise_observations: bool = True
     """MuZero: normalise observations that are no boards by their running mean and deviation."""
     window: Annotated[int, Ge(2)] = 16
@@ -55,7 +53,7 @@ class Config(AbstractTreeSearchConfig):
     """Moves after which a game of an evaluation is cut off."""
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"model_steps": 5, "reanalyse": 0.0, "normalise_observations": True}
+        {"model_steps": 5, "normalise_observations": True}
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
 
@@ -65,6 +63,11 @@ class Config(AbstractTreeSearchConfig):
             raise UsageError(
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
+            )
+        if self.agent == "muzero" and self.capacity <= self.model_steps + self.n_steps:
+            raise UsageError(
+                f"--capacity {self.capacity} has no window of --model-steps {self.model_steps} and "
+                f"--n-steps {self.n_steps}; give at least {self.model_steps + self.n_steps + 1}."
             )
         if self.agent == "expert" and self.window <= self.n_steps:
             raise UsageError(
@@ -83,7 +86,7 @@ def presets(env: str, agent: Agent, size: int) -> dict[str, Config]:
         quick = dataclasses.replace(quick, steps=120, unroll=2, channels=16, batch=256)
     if size > 400:
         quick = dataclasses.replace(quick, blocks=3, capacity=1024)
-    if agent == "expert":
+    if agent != "alphazero":
         quick = dataclasses.replace(quick, simulations=32, unroll=8, max_moves=10_000)
     tiny = dataclasses.replace(
         quick,

@@ -235,8 +235,9 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         optimiser."""
         params = parameters(self.network, key=key)
         if actor is not None:
-            model: Any = actor.model
-            params = adopted(params, model.evaluate.network)
+            evaluate: Any = getattr(actor.model, "evaluate", None)
+            check_kind("ExpertIteration.init", FeatureEvaluator, "an evaluator", actor=evaluate)
+            params = adopted(params, evaluate.network)
         # A copy: a donated state may not hold one buffer twice.
         target = jax.tree.map(jnp.copy, params)
         optimiser = init_optimiser(self.optimiser, params)

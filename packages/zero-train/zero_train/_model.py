@@ -317,7 +317,7 @@ class LatentModel(AbstractPriorModel[LatentNode]):
 
 def check_players(owner: str, num_players: int) -> None:
     """Raises unless one or two play."""
-    if num_players not in (1, 2):
+    if type(num_players) is not int or num_players not in (1, 2):
         raise ValueError(f"{owner}(num_players={num_players!r}) must be 1 or 2.")
 
 

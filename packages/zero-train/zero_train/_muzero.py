@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools as ft
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,14 +48,14 @@ class Unrolled(eqx.Module):
     **Attributes:**
 
     - `action`: those of the unroll.
-    - `reward`, `reward_weight`: of each step.
-    - `value`, `value_weight`: of the first row and after each step.
+    - `reward`, `reward_weight`: of the step that led to each position; of weight 0 at the first.
+    - `value`, `value_weight`: of each position: the first row, and after each step.
     - `policy`, `policy_weight`: likewise.
     """
 
     action: Int[Array, "*axes steps"]
-    reward: Float[Array, "*axes steps"]
-    reward_weight: Float[Array, "*axes steps"]
+    reward: Float[Array, "*axes positions"]
+    reward_weight: Float[Array, "*axes positions"]
     value: Float[Array, "*axes positions"]
     value_weight: Float[Array, "*axes positions"]
     policy: Float[Array, "*axes positions actions"]
@@ -69,7 +68,7 @@ class MuZeroState(eqx.Module):
     **Attributes:**
 
     - `params`: what the gradient acts on.
-    - `target`: the target network's parameters, which reanalyse.
+    - `target`: the target network's parameters, whose values returns may end with.
     - `optimiser`: the optimiser's state.
     - `updates`: gradient steps taken.
     - `statistics`: of the observations, or `None`.
@@ -108,17 +107,14 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
     - `optimiser`: any optax transformation.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
         falls while it learns.
-    - `planner`: the planner to play with at full strength, and to reanalyse with.
+    - `planner`: the planner to play with at full strength.
     - `gamma`: the discount factor.
     - `num_players`: 1, or 2 who take turns. Where a player moves twice, `turn_error` is NaN.
     - `code`: for discrete rewards and values, e.g. `zero_nets.ValueSupport(61, transform=True)`.
     - `num_unroll`, `n_steps`, `value_weight`: as above.
     - `l2`: `l2 * |params|^2` is added to the loss.
-    - `reanalyse`: this share of the windows of a batch, in sixteenths, is planned anew with the
-        target network, and learns from the new plans (Schrittwieser et al. 2021,
-        https://arxiv.org/abs/2104.06294).
-    - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected
-        or planned anew, or what the target `"network"` says of the row now.
+    - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected,
+        or what the target `"network"` says of the row now.
     - `target_period`: the target network is a copy of the parameters after every so many updates.
     - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
         updated once with every block that is collected; `None` leaves observations as they are.
@@ -135,7 +131,6 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
     n_steps: int = 5
     value_weight: float = 1.0
     l2: float = 0.0
-    reanalyse: float = 0.0
     bootstrap: str = "plan"
     target_period: int = 100
     statistics: Statistics | None = None
@@ -151,6 +146,8 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
             check_kind(owner, ValueCode, "a code of values", code=self.code)
         if self.bootstrap not in ("plan", "network"):
             raise ValueError(f"MuZero(bootstrap={self.bootstrap!r}): give 'plan' or 'network'.")
+        if self.statistics is not None:
+            check_kind(owner, Statistics, "statistics of observations", statistics=self.statistics)
         check_gamma(owner, self.gamma)
         check_players(owner, self.num_players)
         check_count(
@@ -160,13 +157,13 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
             target_period=self.target_period,
         )
         check_range(owner, 0, value_weight=self.value_weight, l2=self.l2)
-        check_range(owner, 0, 1, reanalyse=self.reanalyse)
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
         """Fresh parameters, or with an `actor` of this agent those of its network and its
         statistics, and a fresh optimiser."""
         params, statistics = parameters(self.network, key=key), self.statistics
         if actor is not None:
+            check_kind("MuZero.init", LatentModel, "a model that was learned", actor=actor.model)
             model: Any = actor.model
             params = adopted(params, model.network)
             statistics = adopted(statistics, model.statistics)
@@ -198,11 +195,9 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
                 f"MuZero(num_unroll={self.num_unroll}) was given windows of {rows.last.shape[1]} "
                 f"rows; give the buffer a length of at least {self.num_unroll + 1}."
             )
-        pkey, akey = jr.split(key)
-        rows = self._reanalysed(state, rows, key=pkey)
         # A window that begins at a final observation has nothing to unroll.
         weights = jnp.where(rows.last[:, 0], 0.0, batch.weights[:, 0])
-        learned = mask_rows(weights, self.unrolled(rows, self._values(state, rows), key=akey))
+        learned = mask_rows(weights, self.unrolled(rows, self._values(state, rows), key=key))
         params, optimiser, metrics = gradient_step(
             lambda params: self._loss(params, state.statistics, rows, learned, weights),
             self.optimiser,
@@ -214,7 +209,8 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
             state.target, params, 1.0, period=self.target_period, updates=updates
         )
         new = MuZeroState(params, target, optimiser, updates, state.statistics)
-        priorities = jnp.abs(rows.record.value[:, 0] - learned.value[:, 0])
+        # What has no priority is never drawn again, as is right for windows that teach nothing.
+        priorities = jnp.maximum(jnp.abs(rows.record.value[:, 0] - learned.value[:, 0]), _LEAST)
         return if_finite(metrics, new, state), metrics, mask_rows(weights, priorities)
 
     def unrolled(
@@ -237,14 +233,16 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         over, unknown, last = (x[: self.num_unroll + 1] for x in (over, unknown, rows.last))
         taken, num_actions = rows.action[: over.size - 1], record.weights.shape[-1]
         drawn = jr.randint(key, taken.shape, 0, num_actions, jnp.int32)
+        reward = jnp.where(over[:-1], 0.0, rows.reward[: over.size - 1])
+        scale = jnp.full(over.shape, 1 / self.num_unroll, jnp.float32).at[0].set(1.0)
         return Unrolled(
             action=jnp.where(over[:-1], drawn, taken),
-            reward=jnp.where(over[:-1], 0.0, rows.reward[: over.size - 1]),
-            reward_weight=_counts(~unknown[1:]),
+            reward=jnp.append(jnp.zeros_like(reward[:1]), reward),
+            reward_weight=jnp.where(unknown, 0.0, scale).at[0].set(0.0),
             value=jnp.where(over, 0.0, value[: over.size]),
-            value_weight=_counts(~unknown),
+            value_weight=jnp.where(unknown, 0.0, scale),
             policy=record.weights[: over.size],
-            policy_weight=_counts(~(over | unknown | last)),
+            policy_weight=jnp.where(over | unknown | last, 0.0, scale),
         )
 
     def _values(self, state: MuZeroState, rows: Experience) -> Float[Array, "batch time"]:
@@ -257,32 +255,6 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         network = bind(self.network, params)
         return LatentModel(network, self.gamma, self.num_players, self.code, statistics)
 
-    def _reanalysed(self, state: MuZeroState, rows: Experience, *, key: PRNGKeyArray) -> Experience:
-        """The rows, with new plans in the first windows of every sixteen."""
-        batch, time = rows.last.shape
-        group = math.gcd(batch, 16)
-        planned = round(self.reanalyse * group)
-        if not planned:
-            return rows
-        # Groups lie on one device each, so that no window moves to another one.
-        groups = lambda x: x.reshape(batch // group, group, *x.shape[1:])
-        shape = (batch // group, planned, time)
-        obs = jax.tree.map(lambda x: groups(x)[:, :planned].reshape(-1, *x.shape[2:]), rows.obs)
-        model = self._model(state.target, state.statistics)
-        carry = self.planner.init(model, obs)
-        keys = jr.split(key, math.prod(shape))
-        plan, _ = self.planner.plan(model, obs, carry, key=keys, obs=obs)
-
-        def replaced(old: Array, new: Array) -> Array:
-            new = new.reshape(*shape, *new.shape[1:])
-            return groups(old).at[:, :planned].set(new).reshape(old.shape)
-
-        record: PlanRecord = rows.record
-        record = PlanRecord(
-            replaced(record.weights, plan.weights), replaced(record.value, plan.value)
-        )
-        return dataclasses.replace(rows, record=record)
-
     def _loss(
         self,
         params: PyTree[Array],
@@ -294,50 +266,44 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         network = bind(self.network, params)
         first = normalised(statistics, jax.tree.map(lambda x: x[:, 0], rows.obs.features))
         rewards, logits, values = jax.vmap(ft.partial(_unroll, network))(first, learned.action)
-        loss_of = jax.vmap(jax.vmap(ft.partial(number_loss, self.code)))
         log_probs = jax.nn.log_softmax(logits)
-        each = jax.vmap(jax.vmap(weighted_policy_loss))
-        scale = jnp.full(logits.shape[1], 1 / self.num_unroll, jnp.float32).at[0].set(1.0)
-        summed = lambda loss, weight, scale: jnp.sum(
-            jnp.where(weight > 0, loss, 0.0) * scale[None], axis=1
-        )
+        cross_entropy = jax.vmap(jax.vmap(weighted_policy_loss))
+        loss_of = jax.vmap(jax.vmap(ft.partial(number_loss, self.code)))
         mean = ft.partial(masked_mean, weights=weights, total=jnp.sum(weights))
-        policy_loss = mean(summed(each(log_probs, learned.policy), learned.policy_weight, scale))
-        value_loss = mean(summed(loss_of(values, learned.value), learned.value_weight, scale))
-        reward_loss = mean(
-            summed(loss_of(rewards, learned.reward), learned.reward_weight, scale[1:])
-        )
+
+        def part(loss: Array, weight: Array) -> Array:
+            return mean(jnp.sum(jnp.where(weight > 0, weight * loss, 0.0), axis=1))
+
+        policy_loss = part(cross_entropy(log_probs, learned.policy), learned.policy_weight)
+        value_loss = part(loss_of(values, learned.value), learned.value_weight)
+        reward_loss = part(loss_of(rewards, learned.reward), learned.reward_weight)
         loss = policy_loss + self.value_weight * value_loss + reward_loss
         beside: Metrics = {}
         if self.l2:
             beside["l2_loss"] = self.l2 * square_sum(params)
             loss = loss + beside["l2_loss"]
-        numbers = jax.vmap(ft.partial(decoded, self.code))
-        value, last = numbers(values[:, 0]), numbers(values[:, -1])
-        error = lambda value, k: mean(
-            learned.value_weight[:, k] * jnp.abs(value - learned.value[:, k])
-        )
-        entropy = mean(each(log_probs, jnp.exp(log_probs))[:, 0])
+        error = jnp.abs(jax.vmap(jax.vmap(ft.partial(decoded, self.code)))(values) - learned.value)
+        error = jnp.where(learned.value_weight > 0, error, 0.0)
         turns = rows.discount if self.num_players == 1 else -rows.discount
         # Counted, because a sum crosses devices together with those of the loss.
-        wrong = jnp.sum(turns < 0, dtype=jnp.float32)
+        wrong = jnp.sum((turns < 0) & (weights > 0)[:, None], dtype=jnp.float32)
         return loss, {
             "loss": loss,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "reward_loss": reward_loss,
-            "policy_entropy": entropy,
-            "value_error": error(value, 0),
-            "value_error_unrolled": error(last, -1),
+            "policy_entropy": mean(cross_entropy(log_probs, jnp.exp(log_probs))[:, 0]),
+            "value_error": mean(error[:, 0]),
+            "value_error_unrolled": mean(error[:, -1]),
             "value_target": mean(learned.value[:, 0]),
-            "turn_error": jnp.where(wrong > 0, jnp.nan, 0.0),
+            "turn_error": jnp.where(wrong > 0, jnp.nan, 0.0).astype(jnp.float32),
             **beside,
             **observation_check(rows.obs.features),
         }
 
 
-def _counts(x: Array) -> Array:
-    return x.astype(jnp.float32)
+#: The lowest priority of a window that teaches something.
+_LEAST = 1e-6
 
 
 def _before(x: Array) -> Array:
@@ -348,18 +314,14 @@ def _before(x: Array) -> Array:
 def _unroll(
     network: Any, features: PyTree[Array], actions: Int[Array, " steps"]
 ) -> tuple[Array, Array, Array]:
-    """The rewards of all steps, and logits and values of all positions, of one window."""
+    """The rewards, logits and values of all positions of one window. The first reward is filler."""
 
-    def body(hidden: Array, action: Array) -> tuple[Array, tuple[Array, ...]]:
-        hidden, reward = network.step(_halved(hidden), action)
-        return hidden, (reward, *network.predict(hidden))
+    def body(hidden: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
+        hidden, reward = network.step(optax.scale_gradient(hidden, 0.5), action)
+        return hidden, (hidden, reward)
 
-    hidden = network.represent(features)
-    first = network.predict(hidden)
-    _, (rewards, *rest) = jax.lax.scan(body, hidden, actions)
-    logits, values = (jnp.concatenate([x[None], y]) for x, y in zip(first, rest, strict=True))
-    return rewards, logits, values
-
-
-def _halved(x: Array) -> Array:
-    return 0.5 * x + 0.5 * jax.lax.stop_gradient(x)
+    first = network.represent(features)
+    # Not in a loop: there, the gradient of a convolution takes seven times as long on a CPU.
+    _, (hidden, rewards) = jax.lax.scan(body, first, actions, unroll=True)
+    logits, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
+    return jnp.concatenate([rewards[:1], rewards]), logits, values
