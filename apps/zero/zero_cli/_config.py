@@ -22,7 +22,8 @@ class Config(AbstractTreeSearchConfig):
     """The environment, as `zero list` names it, or module:Class."""
     agent: Agent = "alphazero"
     """AlphaZero learns the outcomes of whole games; expert iteration learns n-step returns, with
-    chance nodes where the odds are known; MuZero plans over a model that it learns."""
+    chance nodes where the odds are known; MuZero plans over a model that it learns, and does not
+    use --symmetries, --value-mix and --average."""
     network: str = "auto"
     """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
     for the rest."""

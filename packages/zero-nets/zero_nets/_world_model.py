@@ -214,8 +214,9 @@ class _BoardDynamics(eqx.Module):
 
 
 def normalise_min_max(x: Float[Array, "..."], *, epsilon: float = 1e-5) -> Float[Array, "..."]:
-    """Shifts and scales an array so that its smallest entry is 0 and its largest 1 (MuZero,
-    appendix G).
+    """Shifts and scales the array of one example, of any shape, so that its smallest entry is 0 and
+    its largest 1 (MuZero, appendix G). Use `jax.vmap` over a batch, whose examples would otherwise
+    be scaled together.
 
     If the range of `x` is smaller than `epsilon`, it is scaled as if it were this large. Therefore
     a constant array becomes 0 everywhere, with a finite gradient.

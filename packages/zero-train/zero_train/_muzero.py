@@ -321,7 +321,7 @@ def _unroll(
         return hidden, (hidden, reward)
 
     first = network.represent(features)
-    # Not in a loop: there, the gradient of a convolution takes seven times as long on a CPU.
+    # Not in a loop, where a CPU takes many times as long for the gradient of a convolution.
     _, (hidden, rewards) = jax.lax.scan(body, first, actions, unroll=True)
     logits, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
     return jnp.concatenate([rewards[:1], rewards]), logits, values
