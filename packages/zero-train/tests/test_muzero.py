@@ -464,9 +464,9 @@ def test_it_learns_the_ring():
     loop = ring_loop(1)
     state = fill(loop, init(loop, key=jr.key(0)))
     metrics, values, worth = {}, np.zeros(7), np.zeros((7, ACTIONS))
-    for _ in range(80):
+    for _ in range(200):
         state, metrics = step(loop, state)
-    assert metrics["reward_loss"] < 0.05
+    assert metrics["reward_loss"] < 0.01
     for _ in range(100):
         moved = np.array([[values[(s + a + 1) % 7] for a in range(ACTIONS)] for s in range(7)])
         worth = np.asarray(RING.rewards) + 0.8 * moved
@@ -476,4 +476,5 @@ def test_it_learns_the_ring():
     obs = jax.vmap(RING.observe)(places)
     act = eqx.filter_jit(lambda actor, keys: actor.act(places, obs, actor.init(places), key=keys))
     action, _, _ = act(actor, jr.split(jr.key(1), 7))
-    assert np.max(values - worth[np.arange(7), np.asarray(action)]) < 0.5
+    # Learned values are those of a player that explores, so near the best is good enough.
+    assert np.max(values - worth[np.arange(7), np.asarray(action)]) < 0.3
