@@ -1,6 +1,5 @@
 """Builds network, agent and loop from a configuration."""
 
-import dataclasses
 import functools as ft
 from typing import Any
 
@@ -12,20 +11,18 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zero_app import loop_of, UsageError
 from zero_envs import load_class, own_code
-from zero_memory import EpisodeBuffer, PrioritisedTrajectoryBuffer, TrajectoryBuffer
+from zero_memory import EpisodeBuffer, TrajectoryBuffer
 from zero_nets import (
     ActorCritic,
     AlphaZeroNet,
     Chain,
     Concatenate,
     MLP,
-    RunningStatistics,
-    ValueSupport,
-    WorldModel,
 )
-from zero_train import EnvironmentModel, ExpertIteration, Loop, MuZero, NStepReturns
+from zero_train import EnvironmentModel, ExpertIteration, Loop, NStepReturns
 
 from ._config import Config
+from ._muzero import muzero, SUPPORT, windows, world_model
 from ._worlds import build_world, SYMMETRIES, World
 
 
@@ -40,7 +37,7 @@ def build_loop(config: Config) -> Loop:
         buffer = ft.partial(EpisodeBuffer, num_players=world.players)
         return loop_of(config, world.env, agent, buffer, augment)
     if config.agent == "muzero":
-        return loop_of(config, world.env, _muzero(config, world, network), _windows(config))
+        return loop_of(config, world.env, muzero(config, world, network), windows(config))
     agent = ExpertIteration(
         network=network,
         model=model,
@@ -51,49 +48,12 @@ def build_loop(config: Config) -> Loop:
         value_mix=config.value_mix,
         gamma=config.gamma,
         value_target=NStepReturns(config.n_steps),
-        value_code=_SUPPORT,
+        value_code=SUPPORT,
         target_rate=1 - config.average,
         target_acts=True,
     )
     buffer = ft.partial(TrajectoryBuffer, length=config.window)
     return loop_of(config, world.env, agent, buffer, augment)
-
-
-def _muzero(config: Config, world: World, network: Any) -> MuZero:
-    # A game of two is not discounted.
-    return MuZero(
-        network=network,
-        optimiser=config.optimiser(),
-        explorer=config.explorer(),
-        planner=dataclasses.replace(config.planner(), reuse=False),
-        gamma=1.0 if world.players == 2 else config.gamma,
-        num_players=world.players,
-        code=_code(world),
-        num_unroll=config.model_steps,
-        n_steps=config.n_steps,
-        value_weight=config.value_weight,
-        bootstrap="network",
-        statistics=_statistics(config, world),
-    )
-
-
-def _statistics(config: Config, world: World) -> RunningStatistics | None:
-    features = world.observation.features
-    floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(features)]
-    if not config.normalise_observations or _is_board(features) or not any(floats):
-        return None
-    return RunningStatistics.init(features)
-
-
-def _is_board(features: Any) -> bool:
-    """Whether an observation is `[rows, columns, channels]`."""
-    shape = getattr(features, "shape", ())
-    return len(shape) == 3 and min(shape[:2]) > 1
-
-
-def _windows(config: Config) -> Any:
-    length = config.model_steps + config.n_steps + 1
-    return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=0.6, beta=0.4)
 
 
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
@@ -102,11 +62,11 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     features, env = world.observation.features, world.env
     num_actions: int = env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
     if config.agent == "muzero":
-        return _world_model(config, world, num_actions, key=key)
+        return world_model(config, world, num_actions, key=key)
     if config.network != "auto":
         return _own_network(config, features, num_actions, key=key)
-    max_value = _max_return(world)
-    if config.agent == "alphazero" and _is_board(features):
+    max_value = world.max_return
+    if config.agent == "alphazero" and world.is_board:
         return AlphaZeroNet(
             features.shape,
             num_actions,
@@ -118,50 +78,9 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     return _perceptron(config, world.size, num_actions, max_value, key=key)
 
 
-def _max_return(world: World) -> float:
-    """The largest return of a game of two players."""
-    return getattr(world.env, "max_return", 1.0)
-
-
-def _code(world: World) -> ValueSupport:
-    """What MuZero's rewards and values are logits of."""
-    if world.players == 1:
-        return _SUPPORT
-    return ValueSupport(21, maximum=_max_return(world))
-
-
-def _world_model(
-    config: Config, world: World, num_actions: int, *, key: PRNGKeyArray
-) -> WorldModel:
-    """Convolutions for a board or image, a perceptron for any other observation."""
-    features, values = world.observation.features, (_code(world).num_atoms,)
-    if config.network != "auto":
-        raise UsageError(
-            f"--network {config.network} was given, but --agent muzero has networks of its own; "
-            "leave it out."
-        )
-    if _is_board(features):
-        return WorldModel.convolutional(
-            features.shape,
-            num_actions,
-            channels=config.channels,
-            blocks=config.blocks,
-            value_shape=values,
-            key=key,
-        )
-    return WorldModel.perceptron(
-        features,
-        num_actions,
-        width=4 * config.channels,
-        layers=config.blocks,
-        value_shape=values,
-        key=key,
-    )
-
-
 def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKeyArray) -> Any:
     """The network that `--network` names, if it returns logits and a value."""
-    values = () if config.agent == "alphazero" else (_SUPPORT.num_atoms,)
+    values = () if config.agent == "alphazero" else (SUPPORT.num_atoms,)
     wanted = f"logits of shape ({num_actions},) and a value of shape {values}"
     said = f"--network {config.network}"
     try:
@@ -192,11 +111,11 @@ def _perceptron(
     config: Config, size: int, num_actions: int, max_value: float, *, key: PRNGKeyArray
 ) -> ActorCritic:
     """Policy and value of observations of any structure. AlphaZero's value is in
-    [-max_value, max_value]; that of expert iteration is logits over the atoms of `_SUPPORT`."""
+    [-max_value, max_value]; that of expert iteration is logits over the atoms of `SUPPORT`."""
     tkey, pkey, vkey = jr.split(key, 3)
     width, alphazero = 4 * config.channels, config.agent == "alphazero"
     torso = MLP(size, (width,) * config.blocks, activation=jax.nn.silu, key=tkey)
-    num_values = 1 if alphazero else _SUPPORT.num_atoms
+    num_values = 1 if alphazero else SUPPORT.num_atoms
     value = MLP(width, (num_values,), activate_final=False, key=vkey)
     bounded = eqx.nn.Lambda(ft.partial(_bounded, max_value))
     return ActorCritic(
@@ -208,7 +127,3 @@ def _perceptron(
 
 def _bounded(most: float, value: Float[Array, "1"]) -> Float[Array, ""]:
     return most * jnp.tanh(value[0])
-
-
-#: Values of any size, compressed as in MuZero.
-_SUPPORT = ValueSupport(301, transform=True)

@@ -72,6 +72,17 @@ class World:
         """The numbers in an observation."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.observation.features))
 
+    @property
+    def is_board(self) -> bool:
+        """Whether an observation is `[rows, columns, channels]`."""
+        shape = getattr(self.observation.features, "shape", ())
+        return len(shape) == 3 and min(shape[:2]) > 1
+
+    @property
+    def max_return(self) -> float:
+        """The largest return of a game of two players."""
+        return getattr(self.env, "max_return", 1.0)
+
     def choose(self, agent: str | None) -> str:
         """The agent asked for, or the best one, if it can play this environment."""
         if not self.agents:

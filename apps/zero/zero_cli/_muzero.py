@@ -1,0 +1,85 @@
+"""Builds MuZero's network, agent and buffer from a configuration."""
+
+import dataclasses
+import functools as ft
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from zero_app import UsageError
+from zero_memory import PrioritisedTrajectoryBuffer
+from zero_nets import RunningStatistics, ValueSupport, WorldModel
+from zero_train import MuZero
+
+from ._config import Config
+from ._worlds import World
+
+
+#: Values of any size, compressed as in MuZero.
+SUPPORT = ValueSupport(301, transform=True)
+
+
+def muzero(config: Config, world: World, network: Any) -> MuZero:
+    """The agent. A game of two is not discounted."""
+    return MuZero(
+        network=network,
+        optimiser=config.optimiser(),
+        explorer=config.explorer(),
+        planner=dataclasses.replace(config.planner(), reuse=False),
+        gamma=1.0 if world.players == 2 else config.gamma,
+        num_players=world.players,
+        code=_code(world),
+        num_unroll=config.model_steps,
+        n_steps=config.n_steps,
+        value_weight=config.value_weight,
+        bootstrap="network",
+        statistics=_statistics(config, world),
+    )
+
+
+def windows(config: Config) -> Any:
+    """The class of the buffer, which keeps windows as long as an unroll and its last return."""
+    length = config.model_steps + config.n_steps + 1
+    return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=0.6, beta=0.4)
+
+
+def world_model(config: Config, world: World, num_actions: int, *, key: PRNGKeyArray) -> WorldModel:
+    """Convolutions for a board or image, a perceptron for any other observation."""
+    features, values = world.observation.features, (_code(world).num_atoms,)
+    if config.network != "auto":
+        raise UsageError(
+            f"--network {config.network} was given, but --agent muzero has networks of its own; "
+            "leave it out."
+        )
+    if world.is_board:
+        return WorldModel.convolutional(
+            features.shape,
+            num_actions,
+            channels=config.channels,
+            blocks=config.blocks,
+            value_shape=values,
+            key=key,
+        )
+    return WorldModel.perceptron(
+        features,
+        num_actions,
+        width=4 * config.channels,
+        layers=config.blocks,
+        value_shape=values,
+        key=key,
+    )
+
+
+def _code(world: World) -> ValueSupport:
+    """What rewards and values are logits of."""
+    return SUPPORT if world.players == 1 else ValueSupport(21, maximum=world.max_return)
+
+
+def _statistics(config: Config, world: World) -> RunningStatistics | None:
+    features = world.observation.features
+    floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(features)]
+    if not config.normalise_observations or world.is_board or not any(floats):
+        return None
+    return RunningStatistics.init(features)
