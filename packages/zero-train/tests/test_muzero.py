@@ -17,6 +17,7 @@ from zero_envs.testing import Nim
 from zero_memory import Batch, PrioritisedTrajectoryBuffer
 from zero_search import DirichletNoise, TreeSearch
 from zero_train import (
+    AbstractAgent,
     bind,
     data_mesh,
     EnvironmentModel,
@@ -29,6 +30,7 @@ from zero_train import (
     PlanRecord,
     step,
 )
+from zero_train._loop import _planned_anew
 
 from .crossings import check_update
 
@@ -263,6 +265,37 @@ def test_returns_may_end_with_what_the_target_network_says_now():
         assert float(metric) == pytest.approx(float(second[name]), rel=1e-5), name
 
 
+@pytest.mark.parametrize("bootstrap", ["plan", "network"])
+def test_reanalysis_with_the_same_keys_and_parameters_changes_nothing(bootstrap):
+    """It makes the records that the explorer would: of what an unroll reads, and no others."""
+    agent = agent_of(explorer=TreeSearch.gumbel(4), bootstrap=bootstrap)
+    state, batch = agent.init(key=jr.key(0)), windows(7, batch=6)
+    keys = jr.split(jr.key(1), 6)
+    anew = eqx.filter_jit(agent.reanalyser(state))
+    with jax.debug_key_reuse(False):
+        first = anew(batch.items, key=keys)
+        again = anew(first, key=keys)
+        part = anew(jax.tree.map(lambda x: x[3:5], batch.items), key=keys[3:5])
+        # What is played at the second position of each window.
+        obs = jax.tree.map(lambda x: x[:, 1], batch.items.obs)
+        actor, positions = agent.actor(state, explore=True), STEPS + 1
+        positions += N if bootstrap == "plan" else 0
+        own = jax.vmap(lambda key: jr.split(key, positions)[1])(keys)
+        act = eqx.filter_jit(lambda actor: actor.act(obs, obs, actor.init(obs), key=own)[1])
+        played = act(actor)
+    for new, old, same, few, one in zip(
+        *map(jax.tree.leaves, (first, batch.items, again, part)),
+        jax.tree.leaves(dataclasses.replace(batch.items, record=played)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(new, same)
+        np.testing.assert_allclose(new[3:5], few, rtol=1e-5)
+        np.testing.assert_array_equal(new[:, positions:], old[:, positions:])
+        if one.shape != old.shape:
+            assert not np.allclose(new[:, :positions], old[:, :positions])
+            np.testing.assert_allclose(new[:, 1], one, rtol=1e-5)
+
+
 @pytest.mark.parametrize("num_players", [1, 2])
 def test_a_move_out_of_turn_is_an_error_and_teaches_nothing(num_players):
     agent = agent_of(num_players=3 - num_players)
@@ -450,7 +483,56 @@ def ring_loop(num_devices: int) -> Loop:
         capacity=64, num_envs=16, batch_size=64, length=7, num_shards=8
     )
     mesh = data_mesh(num_devices)
-    return Loop(env=RING, agent=agent, buffer=buffer, unroll_length=8, num_updates=8, mesh=mesh)
+    sizes: dict[str, Any] = dict(unroll_length=8, num_updates=8, reanalyse=0.25)
+    return Loop(env=RING, agent=agent, buffer=buffer, mesh=mesh, **sizes)
+
+
+class Blind(AbstractAgent):
+    """It cannot plan stored positions anew."""
+
+    def init(self, *, key):
+        raise NotImplementedError
+
+    def actor(self, state, *, explore):
+        raise NotImplementedError
+
+    def update(self, state, batch, *, key):
+        raise NotImplementedError
+
+
+class Marks(MuZero):
+    """Reanalysis that marks what it was given."""
+
+    def reanalyser(self, state):
+        del state
+        marked = lambda rows: jnp.ones_like(rows.record.value)
+        return lambda rows, key: eqx.tree_at(lambda r: r.record.value, rows, marked(rows))
+
+
+def test_a_share_of_every_shard_is_planned_anew():
+    """The same rows on any number of devices, and all of them equally often."""
+    batch = windows(8, batch=64)
+    batch = eqx.tree_at(lambda b: b.items.record.value, batch, jnp.zeros((64, ROWS)))
+    parts = {x.name: getattr(ring_loop(1).agent, x.name) for x in dataclasses.fields(MuZero)}
+
+    def marked(devices: int) -> np.ndarray:
+        loop = dataclasses.replace(ring_loop(devices), agent=Marks(**parts), reanalyse=0.3)
+        run = lambda key: _planned_anew(loop, (), batch, key=key).items.record.value[:, 0]
+        keys = jr.split(jr.key(0), 300)
+        return np.asarray(jax.jit(lambda keys: jax.lax.map(run, keys))(keys))
+
+    one, eight = marked(1), marked(8)
+    np.testing.assert_array_equal(one, eight)
+    assert np.all(one.reshape(300, 8, 8).sum(-1) == 3)
+    np.testing.assert_allclose(one.mean(0), 3 / 8, atol=0.1)
+
+
+def test_what_cannot_plan_anew_is_refused():
+    loop = ring_loop(1)
+    with pytest.raises(ValueError, match="reanalyse=1.5.*0 to 1"):
+        dataclasses.replace(loop, reanalyse=1.5)
+    with pytest.raises(ValueError, match="cannot plan stored positions anew; give 0"):
+        Loop(env=RING, agent=Blind(), buffer=loop.buffer, unroll_length=8, reanalyse=0.5)
 
 
 def test_an_update_waits_for_the_other_devices_twice(collectives, sums_in_turn):

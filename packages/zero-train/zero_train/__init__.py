@@ -42,6 +42,7 @@ from ._agent import (
     AbstractActor as AbstractActor,
     AbstractAgent as AbstractAgent,
     AbstractBlockAgent as AbstractBlockAgent,
+    AbstractReanalysingAgent as AbstractReanalysingAgent,
     Experience as Experience,
     Metrics as Metrics,
 )

@@ -1,6 +1,7 @@
 """Who acts, who learns, and the row of experience that passes from one to the other."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -67,7 +68,8 @@ class AbstractActor(eqx.Module, Generic[Carry]):
 class AbstractAgent(eqx.Module, Generic[AgentState]):
     """A learning algorithm: three methods, no environments, devices, logging or files.
 
-    [`zero_train.AbstractBlockAgent`][] has a fourth, for agents that want it. An `init` that also
+    [`zero_train.AbstractBlockAgent`][] and [`zero_train.AbstractReanalysingAgent`][] have a fourth,
+    for agents that want it. An `init` that also
     takes an `actor` lets training start from the networks of a trained player.
     """
 
@@ -102,3 +104,13 @@ class AbstractBlockAgent(AbstractAgent[AgentState], Generic[AgentState]):
         **Returns:** the state, and metrics with other names than those of `update`. They are logged
         for a step, and dropped while the replay is filled.
         """
+
+
+class AbstractReanalysingAgent(AbstractAgent[AgentState], Generic[AgentState]):
+    """An agent that can plan stored positions anew, with what it has learned since
+    (`Loop.reanalyse`)."""
+
+    @abc.abstractmethod
+    def reanalyser(self, state: AgentState) -> Callable[..., Experience]:
+        """A pytree `(rows, *, key) -> rows` that makes the records of `rows` anew, whose leading
+        axis and that of the keys are rows of a batch. It runs on every device for its own rows."""

@@ -9,14 +9,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec as P
 from jaxtyping import Array, Int, Num, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment
 from zero_memory import AbstractBuffer, Batch
 
-from ._agent import AbstractActor, AbstractAgent, AbstractBlockAgent, Experience
-from ._arrays import check_count, check_kind
+from ._agent import (
+    AbstractActor,
+    AbstractAgent,
+    AbstractBlockAgent,
+    AbstractReanalysingAgent,
+    Experience,
+)
+from ._arrays import check_count, check_kind, check_range
 from ._collect import collect, Episodes
 from ._mesh import (
     by_rows,
@@ -85,6 +92,9 @@ class Loop(eqx.Module):
     - `unroll_length`: the number of rows collected from each environment in a step.
     - `num_updates`: the number of batches sampled and learned from in a step.
     - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
+    - `reanalyse`: the share of every batch that is planned anew before it is learned from (MuZero
+        Reanalyse, Schrittwieser et al. 2021, https://arxiv.org/abs/2104.06294). More than 0 needs
+        an [`zero_train.AbstractReanalysingAgent`][]. The replay keeps the old plans.
     - `mesh`: the devices; by default the first one. [`zero_train.data_mesh`][] makes one of all.
         Rows are split over all its devices, and what the agent has learned over its axis `fsdp`,
         if it has one.
@@ -99,6 +109,7 @@ class Loop(eqx.Module):
     unroll_length: int
     num_updates: int = 1
     augment: Callable[..., PyTree[Array]] | None = None
+    reanalyse: float = 0.0
     mesh: Mesh = eqx.field(default_factory=lambda: data_mesh(1))
     actor_devices: int = 0
 
@@ -111,6 +122,12 @@ class Loop(eqx.Module):
         if self.augment is not None:
             check_kind("Loop", callable, "a function `(row, *, key) -> row`", augment=self.augment)
         check_count("Loop", unroll_length=self.unroll_length, num_updates=self.num_updates)
+        check_range("Loop", 0, 1, reanalyse=self.reanalyse)
+        if self.reanalyse and not isinstance(self.agent, AbstractReanalysingAgent):
+            raise ValueError(
+                f"Loop(reanalyse={self.reanalyse}): {type(self.agent).__name__} cannot plan stored "
+                "positions anew; give 0, or an agent that can, such as MuZero."
+            )
         # A buffer of windows takes no more rows at a time than it keeps.
         capacity = getattr(self.buffer, "capacity", math.inf)
         if hasattr(self.buffer, "length") and self.unroll_length > capacity:
@@ -220,8 +237,10 @@ def learn(
     @jax.jit  # so that it is traced once, also where it is asked for convolutions or repeated
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Numbers]:
         agent, buffer = carry
-        dkey, ukey = jr.split(jr.fold_in(key, index))
+        dkey, ukey, *rkey = jr.split(jr.fold_in(key, index), 3 if loop.reanalyse else 2)
         batch = draw(loop, buffer, key=dkey, dealt=(index, key))
+        if loop.reanalyse:
+            batch = _planned_anew(loop, agent, batch, key=rkey[0])
         with updating(mesh):
             agent, metrics, *priorities = loop.agent.update(agent, batch, key=ukey)
         agent = jax.lax.with_sharding_constraint(agent, split_places(mesh, agent))
@@ -297,6 +316,32 @@ def draw(
 
     run = on_every_device(mesh, local, (by_rows(mesh), P(), P()))
     return run(buffer, key, dealt)
+
+
+def _planned_anew(loop: Loop, agent: PyTree[Array], batch: Batch, *, key: PRNGKeyArray) -> Batch:
+    """Plans a share of a batch anew, every device of its own rows.
+
+    In every shard rows at equal distances are chosen, from a random one on: neighbours in a
+    stratified sample are of the same environment.
+    """
+    assert isinstance(loop.agent, AbstractReanalysingAgent)
+    mesh, batch_size = loop.learner_mesh, batch.weights.shape[0]
+    arrays, static = eqx.partition(loop.agent.reanalyser(agent), eqx.is_array)
+    size = batch_size // getattr(loop.buffer, "num_shards", mesh.size)
+    steps = (np.arange(math.ceil(loop.reanalyse * size)) / loop.reanalyse).astype(np.int32)
+    starts = np.arange(0, batch_size // mesh.size, size, dtype=np.int32)
+
+    def local(items: Experience, arrays: PyTree[Array], key: PRNGKeyArray) -> Experience:
+        okey, rkey = jr.split(key)
+        chosen = (jr.randint(okey, (), 0, size, jnp.int32) + steps) % size
+        chosen = jnp.ravel(starts[:, None] + chosen[None])
+        keys = row_keys(rkey, global_rows(mesh, items.last.shape[0])[chosen])
+        reanalyse: Any = eqx.combine(arrays, static)
+        rows = reanalyse(jax.tree.map(lambda x: x[chosen], items), key=keys)
+        return jax.tree.map(lambda x, y: x.at[chosen].set(y), items, rows)
+
+    run = on_every_device(mesh, local, (by_rows(mesh), P(), P()))
+    return dataclasses.replace(batch, items=run(batch.items, arrays, key))
 
 
 def _prioritise(

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
 from zero_search import AbstractPlanner
 
 from ._actors import PlanningActor, PlanRecord
-from ._agent import AbstractBlockAgent, Experience, Metrics
+from ._agent import AbstractBlockAgent, AbstractReanalysingAgent, Experience, Metrics
 from ._arrays import check_count, check_kind, check_range
 from ._learning import (
     adopted,
@@ -81,7 +81,24 @@ class MuZeroState(eqx.Module):
     statistics: Statistics | None
 
 
-class MuZero(AbstractBlockAgent[MuZeroState]):
+class _Reanalyser(eqx.Module):
+    """Plans the first `positions` of windows anew."""
+
+    actor: PlanningActor
+    positions: int = eqx.field(static=True)
+
+    def __call__(self, rows: Experience, *, key: Key[Array, " batch"]) -> Experience:
+        batch, n = key.shape[0], self.positions
+        obs = jax.tree.map(lambda x: x[:, :n].reshape(batch * n, *x.shape[2:]), rows.obs)
+        keys = jax.vmap(lambda key: jr.split(key, n))(key).reshape(-1)
+        # The model plans from observations, so any array tells the number of states.
+        _, record, _ = self.actor.act(obs, obs, self.actor.init(obs), key=keys)
+        new = jax.tree.map(lambda x: x.reshape(batch, n, *x.shape[1:]), record)
+        record = jax.tree.map(lambda x, y: x.at[:, :n].set(y), rows.record, new)
+        return dataclasses.replace(rows, record=record)
+
+
+class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroState]):
     """MuZero (Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265): plans over a model that
     it learns, which needs nothing of the environment but observations.
 
@@ -174,10 +191,19 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         return MuZeroState(params, copy(params), optimiser, updates, copy(statistics))
 
     def actor(self, state: MuZeroState, *, explore: bool) -> PlanningActor:
-        planner = self.explorer if explore else self.planner
-        if not isinstance(planner, AbstractPlanner):
-            planner = planner(state.updates)
+        planner = self._explorer(state) if explore else self.planner
         return PlanningActor(planner, self._model(state.params, state.statistics))
+
+    def _explorer(self, state: MuZeroState) -> AbstractPlanner:
+        found = self.explorer
+        return found if isinstance(found, AbstractPlanner) else found(state.updates)
+
+    def reanalyser(self, state: MuZeroState) -> Callable[..., Experience]:
+        """Plans with the target network, as the explorer does: what an unroll reads, and with
+        `bootstrap="plan"` also what returns end with."""
+        actor = PlanningActor(self._explorer(state), self._model(state.target, state.statistics))
+        last = self.num_unroll + 1 + (self.n_steps if self.bootstrap == "plan" else 0)
+        return _Reanalyser(actor, last)
 
     def digest(self, state: MuZeroState, rows: Experience) -> tuple[MuZeroState, Metrics]:
         """Updates the statistics of the observations with new rows, final ones included."""
