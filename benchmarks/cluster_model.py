@@ -284,7 +284,8 @@ def work_of(preset: str) -> Work:
     size = lambda tree: float(sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree)))
     obs = jax.eval_shape(lambda: loop.env.observe(loop.env.init(key=jr.key(0))))
     evaluate = lambda params, obs: loop.agent.evaluator(params)(obs)
-    batch = jax.eval_shape(lambda b: draw(loop, b, key=jr.key(0)), state.buffer)
+    drawn = lambda agent, buffer: draw(loop, agent, buffer, key=jr.key(0))
+    batch = jax.eval_shape(drawn, state.agent, state.buffer)
     update = lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(0))
     stored = size(state.buffer) / (config.envs * config.capacity)
     # A ply of four matches: one side searches against two fixed players, both against two earlier

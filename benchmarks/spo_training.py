@@ -52,7 +52,7 @@ def main() -> None:
     config = presets(arguments.env, arguments.agent)[arguments.preset]
     loop: Any = build_loop(config)
     state = fill(loop, init(loop, key=jr.key(0)))
-    batch = draw(loop, state.buffer, key=jr.key(1))
+    batch = draw(loop, state.agent, state.buffer, key=jr.key(1))
     update = lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2))
     actor = lambda state: loop.agent.actor(state.agent, explore=True)
     collect = lambda state: act(loop, actor(state), state.episodes, key=state.key)

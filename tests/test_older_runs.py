@@ -25,6 +25,7 @@ ADDED = {
     "env_engine": "pgx",
     "model_steps": 5,
     "normalise_observations": True,
+    "reanalyse": 0.0,
 }
 
 

@@ -1,5 +1,6 @@
 """Builds network, agent and loop from a configuration."""
 
+import dataclasses
 import functools as ft
 from typing import Any
 
@@ -37,7 +38,8 @@ def build_loop(config: Config) -> Loop:
         buffer = ft.partial(EpisodeBuffer, num_players=world.players)
         return loop_of(config, world.env, agent, buffer, augment)
     if config.agent == "muzero":
-        return loop_of(config, world.env, muzero(config, world, network), windows(config))
+        loop = loop_of(config, world.env, muzero(config, world, network), windows(config))
+        return dataclasses.replace(loop, reanalyse=config.reanalyse)
     agent = ExpertIteration(
         network=network,
         model=model,

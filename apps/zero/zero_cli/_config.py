@@ -45,6 +45,8 @@ class Config(AbstractTreeSearchConfig):
     """MuZero: steps that the model is unrolled to learn."""
     normalise_observations: bool = True
     """MuZero: normalise observations that are no boards by their running mean and deviation."""
+    reanalyse: Fraction = 0.0
+    """MuZero: share of every batch whose plans are made anew before they are learned from."""
     window: Annotated[int, Ge(2)] = 16
     """Expert iteration: consecutive positions in a sample of the replay."""
     games: Annotated[int, Interval(ge=2, le=10**8)] = 200
@@ -54,7 +56,7 @@ class Config(AbstractTreeSearchConfig):
     """Moves after which a game of an evaluation is cut off."""
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"model_steps": 5, "normalise_observations": True}
+        {"model_steps": 5, "normalise_observations": True, "reanalyse": 0.0}
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
 

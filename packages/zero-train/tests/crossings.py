@@ -33,9 +33,9 @@ def check_update(
     """Drawing a batch crosses nothing, and an update waits for the other devices twice: for the
     number of rows that count, with the sum of their values where their deviation needs the mean,
     and then for the gradient with all other metrics."""
-    drawing = jax.jit(lambda buffer: draw(loop, buffer, key=jr.key(1)))
-    drawing = drawing.lower(state.buffer).compile()
+    drawing = jax.jit(lambda agent, buffer: draw(loop, agent, buffer, key=jr.key(1)))
+    drawing = drawing.lower(state.agent, state.buffer).compile()
     assert collectives(drawing.as_text()) == set()
     update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
-    program = update.lower(state.agent, drawing(state.buffer)).compile()
+    program = update.lower(state.agent, drawing(state.agent, state.buffer)).compile()
     assert sums_in_turn(f"{program.as_text()}") == (2, 1)

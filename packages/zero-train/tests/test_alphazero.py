@@ -1,5 +1,6 @@
 """AlphaZero's loss against NumPy, its guard against NaN, and that it learns Nim."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -75,6 +76,34 @@ def test_loss_is_the_formula():
     assert float(metrics["policy_entropy"]) == pytest.approx(entropy / count, rel=1e-5)
     total = policy / count + 0.7 * value / count + 0.01 * squares
     assert float(metrics["loss"]) == pytest.approx(total, rel=1e-5)
+
+
+def test_reanalysis_plans_from_the_stored_states():
+    """With the keys of the plans that are stored, and the network of their time, it changes
+    nothing; after an update it does, and no outcome."""
+    agent = nim_agent(ENV, keeps_states=True)
+    state, keys = agent.init(key=jr.key(0)), jr.split(jr.key(1), 8)
+    batch = make_batch(0)
+    heaps = jnp.argmax(batch.items.obs.features, axis=-1).astype(jnp.int32)
+
+    @eqx.filter_jit
+    def play(state):
+        actor = agent.actor(state, explore=True)
+        start = jax.vmap(NimState)(heaps)
+        return actor.act(start, batch.items.obs, actor.init(start), key=keys)[1]
+
+    with jax.debug_key_reuse(False):
+        rows = dataclasses.replace(batch.items, record=play(state))
+        anew = eqx.filter_jit(lambda state, rows: agent.reanalyser(state)(rows, key=keys))
+        same = anew(state, rows)
+        learned, _ = eqx.filter_jit(agent.update)(state, batch, key=jr.key(2))
+        other = anew(learned, rows)
+    for x, y in zip(jax.tree.leaves(rows), jax.tree.leaves(same), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert not np.array_equal(rows.record.value, other.record.value)
+    np.testing.assert_array_equal(rows.record.state.heap, other.record.state.heap)
+    with pytest.raises(ValueError, match="has no states to plan from anew: give True"):
+        nim_agent(ENV).reanalyser(state)
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ from jaxtyping import Array
 
 from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
 from zero_envs.testing import Nim
-from zero_memory import Batch, PrioritisedTrajectoryBuffer
+from zero_memory import Batch, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 from zero_search import DirichletNoise, TreeSearch
 from zero_train import (
     AbstractAgent,
+    AbstractReanalysingAgent,
     bind,
     data_mesh,
     EnvironmentModel,
@@ -30,7 +31,7 @@ from zero_train import (
     PlanRecord,
     step,
 )
-from zero_train._loop import _planned_anew
+from zero_train._loop import draw
 
 from .crossings import check_update
 
@@ -500,8 +501,8 @@ class Blind(AbstractAgent):
         raise NotImplementedError
 
 
-class Marks(MuZero):
-    """Reanalysis that marks what it was given."""
+class Marks(Blind, AbstractReanalysingAgent):
+    """Its reanalysis marks what it was given."""
 
     def reanalyser(self, state):
         del state
@@ -511,20 +512,22 @@ class Marks(MuZero):
 
 def test_a_share_of_every_shard_is_planned_anew():
     """The same rows on any number of devices, and all of them equally often."""
-    batch = windows(8, batch=64)
-    batch = eqx.tree_at(lambda b: b.items.record.value, batch, jnp.zeros((64, ROWS)))
-    parts = {x.name: getattr(ring_loop(1).agent, x.name) for x in dataclasses.fields(MuZero)}
+    buffer = TrajectoryBuffer(capacity=16, num_envs=16, batch_size=64, length=ROWS, num_shards=8)
+    items = jax.tree.map(lambda x: jnp.concatenate([x] * 2, axis=1)[:16, :16], windows(8).items)
+    items = eqx.tree_at(lambda rows: rows.record.value, items, jnp.zeros((16, 16)))
+    stored = buffer.add(buffer.init(jax.tree.map(lambda x: x[0, 0], items)), items)
 
     def marked(devices: int) -> np.ndarray:
-        loop = dataclasses.replace(ring_loop(devices), agent=Marks(**parts), reanalyse=0.3)
-        run = lambda key: _planned_anew(loop, (), batch, key=key).items.record.value[:, 0]
-        keys = jr.split(jr.key(0), 300)
-        return np.asarray(jax.jit(lambda keys: jax.lax.map(run, keys))(keys))
+        sizes: dict[str, Any] = dict(unroll_length=8, reanalyse=0.3, mesh=data_mesh(devices))
+        loop = Loop(env=RING, agent=Marks(), buffer=buffer, **sizes)
+        run = lambda key: draw(loop, (), stored, key=key).items.record.value
+        return np.asarray(jax.jit(lambda keys: jax.lax.map(run, keys))(jr.split(jr.key(0), 300)))
 
     one, eight = marked(1), marked(8)
     np.testing.assert_array_equal(one, eight)
-    assert np.all(one.reshape(300, 8, 8).sum(-1) == 3)
-    np.testing.assert_allclose(one.mean(0), 3 / 8, atol=0.1)
+    assert np.all(one[..., 0] == one[..., -1])
+    assert np.all(one[..., 0].reshape(300, 8, 8).sum(-1) == 3)
+    np.testing.assert_allclose(one[..., 0].mean(0), 3 / 8, atol=0.1)
 
 
 def test_what_cannot_plan_anew_is_refused():

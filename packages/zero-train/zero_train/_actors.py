@@ -1,5 +1,6 @@
 """Actors that fit any environment: a planner, a network without search, a random player."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from zero_envs import Observation, Transition
 from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
 
-from ._agent import AbstractActor
+from ._agent import AbstractActor, Experience
 from ._arrays import check_kind, check_range
 from ._faults import move_faults
 from ._model import evaluate_batch, Evaluator
@@ -30,10 +31,12 @@ class PlanRecord(eqx.Module):
     - `weights`: the policy target; 0 on illegal actions, sums to 1 (0 on a final state's row
         without legal actions).
     - `value`: the root's value.
+    - `state`: what was planned from, where it is kept to plan from it anew.
     """
 
     weights: Float[Array, "*axes candidates"]
     value: Float[Array, "*axes"]
+    state: PyTree[Array] = None
 
 
 def policy_and_value(plan: Plan) -> PlanRecord:
@@ -55,11 +58,13 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
     - `planner`: decides on exploration, temperature and what it keeps between moves.
     - `model`: what it plans over.
     - `record`: `(plan) -> record`, what of a plan is learned from; by default a `PlanRecord`.
+    - `keeps_state`: whether the record, a `PlanRecord`, keeps the state as well.
     """
 
     planner: AbstractPlanner
     model: AbstractModel
     record: Callable[[Plan], PyTree[Array]] = policy_and_value
+    keeps_state: bool = False
 
     def __check_init__(self):
         owner = "PlanningActor"
@@ -74,13 +79,47 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
         self, state: PyTree[Array], obs: Observation, carry: Carry, *, key: Key[Array, " batch"]
     ) -> tuple[PyTree[Array], PyTree[Array], Carry]:
         plan, carry = self.planner.plan(self.model, state, carry, key=key, obs=obs)
-        return plan.action, self.record(plan), carry
+        record = self.record(plan)
+        if self.keeps_state:
+            check_kind(
+                "PlanningActor", PlanRecord, "a PlanRecord to keep the state in", record=record
+            )
+            record = dataclasses.replace(record, state=state)
+        return plan.action, record, carry
 
     def advance(
         self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
     ) -> Carry:
         wrong = move_faults("PlanningActor", action, transition) > 0
         return self.planner.advance(carry, action, transition.last | wrong)
+
+
+class Reanalyser(eqx.Module):
+    """Plans stored rows `[batch]` anew, or the first `positions` of windows `[batch, time]`.
+
+    **Attributes:**
+
+    - `actor`: whose plans replace the records. It begins each as a new game.
+    - `positions`: how many rows of a window, all of them by default.
+    """
+
+    actor: PlanningActor
+    positions: int | None = None
+
+    def __call__(self, rows: Experience, *, key: Key[Array, " batch"]) -> Experience:
+        axes = rows.last[:, : self.positions].shape if rows.last.ndim == 2 else rows.last.shape
+        if rows.last.ndim == 2:
+            key = jax.vmap(lambda key: jr.split(key, axes[1]))(key).reshape(-1)
+        flat = lambda x: x[tuple(map(slice, axes))].reshape(-1, *x.shape[len(axes) :])
+        obs, record = jax.tree.map(flat, (rows.obs, rows.record))
+        # A model that plans from observations has no states: any array tells how many there are.
+        state = record.state if self.actor.keeps_state else obs
+        _, record, _ = self.actor.act(state, obs, self.actor.init(state), key=key)
+
+        def stored(old: Array, new: Array) -> Array:
+            return old.at[tuple(map(slice, axes))].set(new.reshape(*axes, *new.shape[1:]))
+
+        return dataclasses.replace(rows, record=jax.tree.map(stored, rows.record, record))
 
 
 class PolicyActor(AbstractReflexActor):

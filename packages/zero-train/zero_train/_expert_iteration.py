@@ -14,8 +14,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from zero_memory import Batch
 from zero_search import AbstractModel, AbstractPlanner, Plan
 
-from ._actors import PlanningActor, policy_and_value
-from ._agent import AbstractAgent, Experience, Metrics
+from ._actors import PlanningActor, policy_and_value, Reanalyser
+from ._agent import AbstractReanalysingAgent, Experience, Metrics
 from ._arrays import check_count, check_kind, check_range
 from ._learning import (
     adopted,
@@ -112,7 +112,7 @@ class ExpertIterationState(eqx.Module):
     updates: Int[Array, ""]
 
 
-class ExpertIteration(AbstractAgent[ExpertIterationState]):
+class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     """Expert iteration (Anthony et al. 2017, https://arxiv.org/abs/1705.08439): the policy imitates
     a planner, and the value learns a `value_target`. [`zero_train.ExpertIteration.alphazero`][] is
     the case in which the target is the outcome.
@@ -147,6 +147,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     - `target_acts`: whether the target network acts instead of the newest parameters.
     - `record`: what of a plan is kept: `weights`, `value` unless `value_mix` is 0, and what the
         `auxiliary` loss needs.
+    - `keeps_states`: whether the replay keeps states, for `Loop.reanalyse` to plan from anew.
     - `auxiliary`: `(rest, row) -> loss` of one [`zero_train.Experience`][].
     - `auxiliary_weight`: multiplies its mean.
     """
@@ -167,6 +168,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
     target_rate: float | Callable[[Int[Array, ""]], Float[Array, ""]] = 0.01
     target_acts: bool = False
     record: Callable[[Plan], Any] = policy_and_value
+    keeps_states: bool = False
     auxiliary: Callable[[PyTree[Array], Experience], Float[Array, ""]] | None = None
     auxiliary_weight: float = 1.0
 
@@ -203,6 +205,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         value_mix: float = 0.0,
         l2: float = 1e-4,
         average_decay: float = 0.0,
+        keeps_states: bool = False,
     ) -> "ExpertIteration":
         """AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404): the value learns
         the [`zero_train.Outcomes`][] of whole episodes, which are not discounted.
@@ -226,6 +229,7 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
             l2=l2,
             target_rate=ft.partial(_averaging_rate, average_decay),
             target_acts=True,
+            keeps_states=keeps_states,
         )
 
     def init(
@@ -248,12 +252,26 @@ class ExpertIteration(AbstractAgent[ExpertIterationState]):
         return FeatureEvaluator(bind(self.network, params), self.value_code)
 
     def actor(self, state: ExpertIterationState, *, explore: bool) -> PlanningActor:
+        params = state.target if self.target_acts else state.params
+        return self._actor(state, params, explore)
+
+    def _actor(
+        self, state: ExpertIterationState, params: PyTree[Array], explore: bool
+    ) -> PlanningActor:
         planner = self.explorer if explore else self.planner
         if not isinstance(planner, AbstractPlanner):
             planner = planner(state.updates)
-        params = state.target if self.target_acts else state.params
         model = self.model(self.evaluator(params), gamma=self.gamma)
-        return PlanningActor(planner, model, self.record)
+        return PlanningActor(planner, model, self.record, keeps_state=self.keeps_states and explore)
+
+    def reanalyser(self, state: ExpertIterationState) -> Reanalyser:
+        """Plans with the target network, as the explorer does."""
+        if not self.keeps_states:
+            raise ValueError(
+                "ExpertIteration(keeps_states=False) has no states to plan from anew: give True, "
+                "or leave out Loop(reanalyse=...)."
+            )
+        return Reanalyser(self._actor(state, state.target, explore=True))
 
     def update(
         self, state: ExpertIterationState, batch: Batch, *, key: PRNGKeyArray

@@ -237,10 +237,8 @@ def learn(
     @jax.jit  # so that it is traced once, also where it is asked for convolutions or repeated
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Numbers]:
         agent, buffer = carry
-        dkey, ukey, *rkey = jr.split(jr.fold_in(key, index), 3 if loop.reanalyse else 2)
-        batch = draw(loop, buffer, key=dkey, dealt=(index, key))
-        if loop.reanalyse:
-            batch = _planned_anew(loop, agent, batch, key=rkey[0])
+        dkey, ukey = jr.split(jr.fold_in(key, index))
+        batch = draw(loop, agent, buffer, key=dkey, dealt=(index, key))
         with updating(mesh):
             agent, metrics, *priorities = loop.agent.update(agent, batch, key=ukey)
         agent = jax.lax.with_sharding_constraint(agent, split_places(mesh, agent))
@@ -289,59 +287,66 @@ def store(loop: Loop, buffer: PyTree[Array], rows: Experience) -> PyTree[Array]:
 
 def draw(
     loop: Loop,
+    agent: PyTree[Array],
     buffer: PyTree[Array],
     *,
     key: PRNGKeyArray,
     dealt: tuple[Int[Array, ""], PRNGKeyArray] | None = None,
 ) -> Batch:
-    """Samples and augments one global batch, every device from its own part of the buffer.
+    """Samples one global batch, plans a share of it anew and augments it, every device from its own
+    part of the buffer.
 
     A buffer that has a `minibatch` needs what is `dealt`: the number of the minibatch and the key
     of all of them.
     """
     mesh, deal = loop.learner_mesh, getattr(loop.buffer, "minibatch", None)
+    augment, reanalyser = loop.augment, None
+    if loop.reanalyse and isinstance(loop.agent, AbstractReanalysingAgent):
+        reanalyser = loop.agent.reanalyser(agent)
+    arrays, static = eqx.partition(reanalyser, eqx.is_array)
 
-    def local(buffer: PyTree, key: PRNGKeyArray, dealt: Any) -> Batch:
-        skey, akey = jr.split(key)
+    def local(buffer: PyTree, arrays: PyTree, key: PRNGKeyArray, dealt: Any) -> Batch:
+        anew: Any = eqx.combine(arrays, static)
+        skey, akey, *rkey = jr.split(key, 2 if anew is None else 3)
         if deal is None or dealt is None:
             batch = loop.buffer.sample(buffer, key=skey)
         else:
             batch = deal(buffer, dealt[0], key=dealt[1])
-        if loop.augment is None:
-            return batch
-        augment = loop.augment
-        keys = row_keys(akey, global_rows(mesh, batch.weights.shape[0]))
-        items = jax.vmap(lambda row, key: augment(row, key=key))(batch.items, keys)
+        rows = global_rows(mesh, batch.weights.shape[0])
+        items = batch.items
+        if anew is not None:
+            items = _planned_anew(loop, anew, items, rows, key=rkey[0])
+        if augment is not None:
+            augmented = lambda row, key, augment=augment: augment(row, key=key)
+            items = jax.vmap(augmented)(items, row_keys(akey, rows))
         return dataclasses.replace(batch, items=items)
 
-    run = on_every_device(mesh, local, (by_rows(mesh), P(), P()))
-    return run(buffer, key, dealt)
+    run = on_every_device(mesh, local, (by_rows(mesh), P(), P(), P()))
+    return run(buffer, arrays, key, dealt)
 
 
-def _planned_anew(loop: Loop, agent: PyTree[Array], batch: Batch, *, key: PRNGKeyArray) -> Batch:
-    """Plans a share of a batch anew, every device of its own rows.
+def _planned_anew(
+    loop: Loop,
+    reanalyser: Any,
+    items: Experience,
+    rows: Int[Array, " rows"],
+    *,
+    key: PRNGKeyArray,
+) -> Experience:
+    """Plans a share of the rows of each shard anew.
 
-    In every shard rows at equal distances are chosen, from a random one on: neighbours in a
-    stratified sample are of the same environment.
+    They lie at equal distances, from a random one on, because neighbours in a stratified sample are
+    of the same environment.
     """
-    assert isinstance(loop.agent, AbstractReanalysingAgent)
-    mesh, batch_size = loop.learner_mesh, batch.weights.shape[0]
-    arrays, static = eqx.partition(loop.agent.reanalyser(agent), eqx.is_array)
-    size = batch_size // getattr(loop.buffer, "num_shards", mesh.size)
+    num_devices = loop.learner_mesh.size
+    size = rows.size * num_devices // getattr(loop.buffer, "num_shards", num_devices)
     steps = (np.arange(math.ceil(loop.reanalyse * size)) / loop.reanalyse).astype(np.int32)
-    starts = np.arange(0, batch_size // mesh.size, size, dtype=np.int32)
-
-    def local(items: Experience, arrays: PyTree[Array], key: PRNGKeyArray) -> Experience:
-        okey, rkey = jr.split(key)
-        chosen = (jr.randint(okey, (), 0, size, jnp.int32) + steps) % size
-        chosen = jnp.ravel(starts[:, None] + chosen[None])
-        keys = row_keys(rkey, global_rows(mesh, items.last.shape[0])[chosen])
-        reanalyse: Any = eqx.combine(arrays, static)
-        rows = reanalyse(jax.tree.map(lambda x: x[chosen], items), key=keys)
-        return jax.tree.map(lambda x, y: x.at[chosen].set(y), items, rows)
-
-    run = on_every_device(mesh, local, (by_rows(mesh), P(), P()))
-    return dataclasses.replace(batch, items=run(batch.items, arrays, key))
+    starts = np.arange(0, rows.size, size, dtype=np.int32)
+    okey, rkey = jr.split(key)
+    chosen = (jr.randint(okey, (), 0, size, jnp.int32) + steps) % size
+    chosen = jnp.ravel(starts[:, None] + chosen[None])
+    anew = reanalyser(jax.tree.map(lambda x: x[chosen], items), key=row_keys(rkey, rows[chosen]))
+    return jax.tree.map(lambda x, y: x.at[chosen].set(y), items, anew)
 
 
 def _prioritise(

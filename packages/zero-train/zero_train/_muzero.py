@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
 from zero_search import AbstractPlanner
 
-from ._actors import PlanningActor, PlanRecord
+from ._actors import PlanningActor, PlanRecord, Reanalyser
 from ._agent import AbstractBlockAgent, AbstractReanalysingAgent, Experience, Metrics
 from ._arrays import check_count, check_kind, check_range
 from ._learning import (
@@ -81,23 +81,6 @@ class MuZeroState(eqx.Module):
     statistics: Statistics | None
 
 
-class _Reanalyser(eqx.Module):
-    """Plans the first `positions` of windows anew."""
-
-    actor: PlanningActor
-    positions: int = eqx.field(static=True)
-
-    def __call__(self, rows: Experience, *, key: Key[Array, " batch"]) -> Experience:
-        batch, n = key.shape[0], self.positions
-        obs = jax.tree.map(lambda x: x[:, :n].reshape(batch * n, *x.shape[2:]), rows.obs)
-        keys = jax.vmap(lambda key: jr.split(key, n))(key).reshape(-1)
-        # The model plans from observations, so any array tells the number of states.
-        _, record, _ = self.actor.act(obs, obs, self.actor.init(obs), key=keys)
-        new = jax.tree.map(lambda x: x.reshape(batch, n, *x.shape[1:]), record)
-        record = jax.tree.map(lambda x, y: x.at[:, :n].set(y), rows.record, new)
-        return dataclasses.replace(rows, record=record)
-
-
 class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroState]):
     """MuZero (Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265): plans over a model that
     it learns, which needs nothing of the environment but observations.
@@ -132,7 +115,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `l2`: `l2 * |params|^2` is added to the loss.
     - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected,
         or what the target `"network"` says of the row now.
-    - `target_period`: the target network is a copy of the parameters after every so many updates.
+    - `target_period`, `target_rate`: every so many updates the target network moves by this share
+        of the way to the parameters; with a rate of 1 it is a copy of them.
+    - `target_acts`: whether the target network acts instead of the newest parameters.
     - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
         updated once with every block that is collected; `None` leaves observations as they are.
     """
@@ -150,6 +135,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     l2: float = 0.0
     bootstrap: str = "plan"
     target_period: int = 100
+    target_rate: float = 1.0
+    target_acts: bool = False
     statistics: Statistics | None = None
 
     def __check_init__(self):
@@ -173,6 +160,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             n_steps=self.n_steps,
             target_period=self.target_period,
         )
+        check_range(owner, 0, 1, target_rate=self.target_rate)
         check_range(owner, 0, value_weight=self.value_weight, l2=self.l2)
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
@@ -192,7 +180,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
 
     def actor(self, state: MuZeroState, *, explore: bool) -> PlanningActor:
         planner = self._explorer(state) if explore else self.planner
-        return PlanningActor(planner, self._model(state.params, state.statistics))
+        params = state.target if self.target_acts else state.params
+        return PlanningActor(planner, self._model(params, state.statistics))
 
     def _explorer(self, state: MuZeroState) -> AbstractPlanner:
         found = self.explorer
@@ -203,7 +192,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         `bootstrap="plan"` also what returns end with."""
         actor = PlanningActor(self._explorer(state), self._model(state.target, state.statistics))
         last = self.num_unroll + 1 + (self.n_steps if self.bootstrap == "plan" else 0)
-        return _Reanalyser(actor, last)
+        return Reanalyser(actor, last)
 
     def digest(self, state: MuZeroState, rows: Experience) -> tuple[MuZeroState, Metrics]:
         """Updates the statistics of the observations with new rows, final ones included."""
@@ -232,7 +221,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         )
         updates = state.updates + 1
         target = update_target(
-            state.target, params, 1.0, period=self.target_period, updates=updates
+            state.target,
+            params,
+            self.target_rate,
+            period=self.target_period,
+            updates=updates,
         )
         new = MuZeroState(params, target, optimiser, updates, state.statistics)
         # What has no priority is never drawn again, as is right for windows that teach nothing.
