@@ -25,6 +25,8 @@ ADDED = {
     "env_engine": "pgx",
     "model_steps": 5,
     "normalise_observations": True,
+    "candidates": 20,
+    "entropy_bonus": 0.0,
 }
 
 

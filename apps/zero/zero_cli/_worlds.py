@@ -74,6 +74,13 @@ class World:
         return known.action_size if self.is_continuous else known.num_actions
 
     @property
+    def action_shape(self) -> dict[str, Any]:
+        """The actions, as networks are told of them."""
+        if self.is_continuous:
+            return {"action_size": self.num_actions}
+        return {"num_actions": self.num_actions}
+
+    @property
     def is_continuous(self) -> bool:
         """Whether an action is a vector of numbers from -1 to 1."""
         return isinstance(self.env, AbstractContinuousEnvironment)
@@ -128,7 +135,7 @@ def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
         guessed = issubclass(kind, AbstractHiddenEnvironment)
         return (("alphazero",) if two else ("expert",)) if guessed else ()
     if issubclass(kind, AbstractContinuousEnvironment):
-        return "spo", "mpo"
+        return "spo", "mpo", "sampled", "sampled-alphazero"
     if not issubclass(kind, AbstractDiscreteEnvironment):
         return ()
     if two:

@@ -196,7 +196,8 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
             raise ValueError(
                 f"{_CALL}(<{_name(self.env)}>): its {len(values)} components make "
                 f"{self.num_actions} joint actions, more than {_MOST_ACTIONS}; choose a "
-                "smaller one, or construct FactoredJumanjiEnvironment, for particle search."
+                "smaller one, or construct FactoredJumanjiEnvironment, for particle or sampled "
+                "search."
             )
 
     @property

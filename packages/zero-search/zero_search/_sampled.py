@@ -132,6 +132,11 @@ class SampledSearch(AbstractPlanner[AbstractModel, SearchCarry]):
                 "anew, so no tree can be kept; leave `reuse` out."
             )
 
+    @property
+    def num_simulations(self) -> int:
+        """Of every plan."""
+        return self.planner.num_simulations
+
     def init(self, model: AbstractModel, state: PyTree[Array]) -> SearchCarry:
         """Ply 0."""
         return self.planner.init(SampledModel(model, self.num_candidates), state)

@@ -144,7 +144,7 @@ class EnvironmentModel(
             raise ValueError(
                 f"EnvironmentModel(env={name}) has no discrete actions, one integer each, so it "
                 "has no prior logits for a tree search; give an AbstractDiscreteEnvironment, or "
-                "plan with ParticleSearch over a PolicyModel"
+                "plan with ParticleSearch or SampledSearch over a PolicyModel"
             )
         if self.env.hidden and not isinstance(self.env, AbstractHiddenEnvironment):
             raise ValueError(

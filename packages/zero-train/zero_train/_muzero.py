@@ -42,7 +42,7 @@ from ._model import (
     number_loss,
     ValueCode,
 )
-from ._policies import imitation, normalised, Statistics, with_observations
+from ._policies import check_candidates, imitation, normalised, Statistics, with_observations
 from .losses import masked_mean
 from .returns import n_step_returns
 
@@ -259,7 +259,8 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         taken = jax.tree.map(lambda x: x[: over.size - 1], rows.action)
         drawn = jr.randint(key, (over.size - 1,), 0, record.weights.shape[-1], jnp.int32)
         candidates = jax.tree.map(lambda x: x[: over.size], record.candidates)
-        if candidates is not None:
+        if candidates is not None or jnp.shape(taken) != drawn.shape:
+            check_candidates(candidates)
             drawn = jax.tree.map(lambda x: x[0][drawn], candidates)
         reward = jnp.where(over[:-1], 0.0, rows.reward[: over.size - 1])
         scale = jnp.full(over.shape, 1 / self.num_unroll, jnp.float32).at[0].set(1.0)

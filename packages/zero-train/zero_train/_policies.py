@@ -144,14 +144,18 @@ def imitation(
         entropy = weighted_policy_loss(log_probs, jnp.exp(log_probs))
         log_probs = log_probs if candidates is None else log_probs[candidates]
         return weighted_policy_loss(log_probs, weights), entropy
-    if candidates is None:
-        raise ValueError(
-            f"the network has a {type(policy).__name__} for a policy, and the rows say nothing of "
-            "the actions that their weights belong to: give the agent "
-            "`record=zero_train.candidates_and_value`, or a network of logits."
-        )
+    check_candidates(candidates)
     policy = masked(policy, legal)
     return weighted_policy_loss(jax.vmap(policy.log_prob)(candidates), weights), policy.entropy()
+
+
+def check_candidates(candidates: PyTree[Array]) -> None:
+    """Raises where rows do not say which actions their weights belong to, and must."""
+    if candidates is None:
+        raise ValueError(
+            "the rows say nothing of the actions that their weights belong to: give the agent "
+            "`record=zero_train.candidates_and_value`, or for discrete actions a network of logits."
+        )
 
 
 def masked(policy: Any, legal: Bool[Array, " actions"] | None) -> Any:
