@@ -18,6 +18,7 @@ from zero_nets import (
     Chain,
     Concatenate,
     MLP,
+    MultiDiscreteHead,
     TanhGaussianHead,
 )
 from zero_train import (
@@ -127,16 +128,18 @@ def _perceptron(config: Config, world: World, *, key: PRNGKeyArray) -> ActorCrit
     value = MLP(width, (num_values,), activate_final=False, key=vkey)
     bounded = eqx.nn.Lambda(ft.partial(_bounded, world.max_return))
     return ActorCritic(
-        _policy(world, width, key=pkey),
+        _policy(config, world, width, key=pkey),
         Chain(value, bounded) if alphazero else value,
         torso=Chain(Concatenate(), torso),
     )
 
 
-def _policy(world: World, width: int, *, key: PRNGKeyArray) -> Any:
+def _policy(config: Config, world: World, width: int, *, key: PRNGKeyArray) -> Any:
     """The last layer of a policy."""
     if world.is_continuous:
         return TanhGaussianHead(width, world.num_actions, key=key)
+    if config.samples:
+        return MultiDiscreteHead(width, world.num_actions, key=key)
     return MLP(width, (world.num_actions,), activate_final=False, key=key)
 
 

@@ -129,7 +129,14 @@ def presets(env: str, agent: Agent, size: int) -> dict[str, Config]:
         quick = dataclasses.replace(quick, simulations=32, unroll=8, max_moves=10_000)
     if quick.samples:
         quick = dataclasses.replace(
-            quick, steps=390, envs=16, updates=16, batch=128, simulations=32, considered=20
+            quick,
+            steps=390,
+            envs=16,
+            updates=16,
+            batch=64,
+            learning_rate=1e-3,
+            gamma=0.97,
+            considered=20,
         )
     tiny = dataclasses.replace(
         quick,

@@ -66,9 +66,11 @@ def _print_closely(app: App, name: str) -> None:
     world = build_world(name)
     leaves = jax.tree.leaves(world.observation.features)
     shapes = ", ".join(str(list(leaf.shape)) for leaf in leaves)
-    actions = getattr(world.env, "num_actions", "vectors of integers")
+    actions = world.num_actions
     if world.is_continuous:
         actions = f"{world.num_actions} continuous"
+    elif isinstance(actions, tuple):
+        actions = " x ".join(map(str, actions))
     print(
         f"environment  {name}\n"
         f"players      {world.players}\n"

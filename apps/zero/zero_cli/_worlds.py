@@ -13,6 +13,7 @@ from zero_envs import (
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
+    AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
     EnvironmentFacts,
 )
@@ -68,9 +69,12 @@ class World:
         return self.facts.num_players
 
     @property
-    def num_actions(self) -> int:
-        """The actions, or the numbers of a continuous one."""
+    def num_actions(self) -> Any:
+        """The actions, those of each component of a factored one, or the numbers of a continuous
+        one."""
         known: Any = self.env
+        if isinstance(known, AbstractFactoredEnvironment):
+            return known.num_values
         return known.action_size if self.is_continuous else known.num_actions
 
     @property
@@ -136,6 +140,8 @@ def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
         return (("alphazero",) if two else ("expert",)) if guessed else ()
     if issubclass(kind, AbstractContinuousEnvironment):
         return "spo", "mpo", "sampled", "sampled-alphazero"
+    if issubclass(kind, AbstractFactoredEnvironment) and not two:
+        return "sampled-alphazero", "sampled"
     if not issubclass(kind, AbstractDiscreteEnvironment):
         return ()
     if two:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, Group, RenderableType
 
-from zero_envs import AbstractContinuousEnvironment, AbstractEnvironment, BraxEnvironment
+from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment, BraxEnvironment
 from zero_train import AbstractActor
 
 from .._command._config import Count, Delay, Seed
@@ -29,7 +29,7 @@ class AbstractWatch(AbstractGameCommand):
     """The command `watch` of an app, which says how its game is shown.
 
     In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
-    Where actions are continuous there is no board, and each step is a line.
+    Where actions are no single numbers there is no board, and each step is a line.
     """
 
     max_moves: Count = MOST_MOVES
@@ -56,7 +56,7 @@ class AbstractWatch(AbstractGameCommand):
 
     def _moments(self, app: App[Any], trained: Trained[Any]) -> "Iterator[_Moment]":
         env = trained.loop.env
-        if isinstance(env, AbstractContinuousEnvironment):
+        if not isinstance(env, AbstractDiscreteEnvironment):
             actor = with_simulations(trained.player, self.simulations)
             return _steps(env, actor, self.max_moves, key=jr.key(self.seed))
         return _moves(env, self.start(trained, self.board(app, trained), self.seed), self.max_moves)
@@ -116,7 +116,7 @@ def _moves(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]
 def _steps(
     env: AbstractEnvironment, actor: AbstractActor, most: int, *, key: PRNGKeyArray
 ) -> Iterator[_Moment]:
-    """The states of an episode of continuous actions, up to so many steps."""
+    """The states of an episode of continuous or factored actions, up to so many steps."""
     start, key = jr.split(key)
     said = "the start"
     for moment in moments(env, actor, start=start, key=key, most=most):
@@ -125,14 +125,18 @@ def _steps(
         if moment.end is not None:
             said += f"; return {moment.gained:.2f}, {moment.end}"
         yield _Moment(env, moment.state, said, moment.end is not None)
-        said = " ".join(f"{x:+z.2f}" for x in np.ravel(moment.action))
+        said = " ".join(_number(x) for x in np.ravel(moment.action))
+
+
+def _number(x: Any) -> str:
+    return f"{x:+z.2f}" if np.issubdtype(x.dtype, np.floating) else str(x)
 
 
 def game_frames(trained: Trained[Any], board: AbstractBoard, key: PRNGKeyArray) -> Iterator[Frame]:
     """The pictures of a game that a player plays alone, or against itself: the `episode` of an
-    [`zero_app.App`][] with a board. Where actions are continuous, the board shows nothing."""
+    [`zero_app.App`][] with a board. Where actions are no single numbers, it shows nothing."""
     env, actor = trained.loop.env, trained.player
-    if isinstance(env, AbstractContinuousEnvironment):
+    if not isinstance(env, AbstractDiscreteEnvironment):
         shown = _steps(env, actor, MOST_MOVES, key=key)
     else:
         shown = _moves(env, Game.start(env, actor, board, key=key), MOST_MOVES)
