@@ -1,5 +1,5 @@
 """Actions of several integers, too many to be numbered: an environment of Jumanji, a policy of
-zero-nets with a categorical for each component, and the particles that plan with both."""
+zero-nets with a categorical for each component, and the particles and trees that plan with both."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from zero_envs import FactoredJumanjiEnvironment, JumanjiEnvironment, JumanjiState, Observation
 from zero_nets import MultiDiscrete, MultiDiscreteHead
-from zero_search import ParticleSearch
+from zero_search import ParticleSearch, SampledSearch, TreeSearch
 from zero_train import EnvironmentModel, PolicyModel
 
 
@@ -82,6 +82,29 @@ def test_particles_plan_with_a_categorical_for_each_component(
     np.testing.assert_allclose(found.weights, wanted, rtol=1e-4, atol=1e-6)
     light = np.where(fits, 0, found.weights).sum(axis=1)
     assert ((~fits).mean(axis=1) > 0.3).all() and (light < 0.1).all()
+
+
+def test_a_tree_is_searched_among_candidates(
+    env: FactoredJumanjiEnvironment, model: PolicyModel, states: JumanjiState
+):
+    """What is drawn more than once is searched once, and a block that fits is preferred to one that
+    does not."""
+    search = SampledSearch(TreeSearch.gumbel(32, gumbel_scale=0.0), 16)
+
+    @jax.jit
+    def plan(states: JumanjiState) -> Any:
+        carry = search.init(model, states)
+        return search.plan(model, states, carry, key=jr.split(jr.key(3), 4))[0]
+
+    found = jax.tree.map(np.asarray, plan(states))
+    assert found.candidates.shape == (4, 16, 4) and found.action.shape == (4, 4)
+    allowed, row = np.asarray(states.observation.action_mask), np.arange(4)[:, None]
+    fits = allowed[(row, *np.moveaxis(found.candidates, -1, 0))]
+    assert fits.any(axis=1).all() and not fits.all(axis=1).any()
+    assert allowed[(row[:, 0], *found.action.T)].all()
+    light = np.where(fits, 0, found.weights).sum(axis=1) / (~fits).sum(axis=1)
+    heavy = np.where(fits, found.weights, 0).sum(axis=1) / fits.sum(axis=1)
+    assert (heavy > 2 * light).all()
 
 
 def test_tree_search_wants_one_integer(env: FactoredJumanjiEnvironment, model: PolicyModel):

@@ -24,8 +24,8 @@ def test_the_environments_that_nobody_plays():
     idle = {name for name, facts in known.items() if not agents_of(facts)} - {*OWN_APPS}
     assert idle == {name for name in item("Hidden states") if "/" in name}
     short = {name.partition("/")[2] for name in known}
-    refused = item("Three or more players") | item("More than 4 096")
-    assert len(refused) == 8 and not refused & short
+    refused = item("Three or more players")
+    assert len(refused) == 5 and not refused & short
 
 
 def test_the_agents_that_there_are():

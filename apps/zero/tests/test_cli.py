@@ -49,7 +49,10 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
             "hides a part of its state from the player, and has no `resample` to guess it",
         ),
         (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero, muzero."),
-        (["train", "pendulum", "--agent", "expert"], "cannot play pendulum; give one of spo, mpo."),
+        (
+            ["train", "pendulum", "--agent", "expert"],
+            "cannot play pendulum; give one of spo, mpo, sampled, sampled-alphazero.",
+        ),
         (["train", "pgx/tic_tac_toe", "--preset", "slow"], "choose one of tiny, quick, standard."),
         (["train", "pgx/tic_tac_toe", "--simulation", "8"], "did you mean --simulations"),
         (["train", "pgx/tic_tac_toe", "--env", "2048"], "--env was given for pgx/tic_tac_toe"),
@@ -113,7 +116,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["list", "conect"], "did you mean pgx/connect_four"),
         (["list", "SNEK"], "did you mean jumanji/Snake-v1"),
         (["list", "pgx/conect_four"], "Did you mean pgx/connect_four"),
-        (["list", "jumanji/FlatPack-v0"], "8100 joint actions, more than 4096"),
+        (["train", "jumanji/FlatPack-v0", "--agent", "spo"], "give one of sampled-alphazero, s"),
     ],
 )
 def test_bad_input_gets_one_line(zero, tmp_path, monkeypatch, words, message):
@@ -329,10 +332,15 @@ def test_the_list_says_who_can_play(zero):
     _, out, _ = zero("list")
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()}
     assert lines["pgx/tic_tac_toe"] == "2 alphazero, muzero; symmetries"
-    assert lines["brax/ant"] == "1 spo, mpo" and lines["2048"] == "1 expert, spo, mpo, muzero"
+    assert (
+        lines["brax/ant"] == "1 spo, mpo, sampled, sampled-alphazero"
+        and lines["2048"] == "1 expert, spo, mpo, muzero"
+    )
     assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
     assert lines["minesweeper"] == "1 the app minesweeper; presets of its own; trained player"
-    assert lines["pendulum"] == "1 spo, mpo; tuned presets; trained player"
+    assert (
+        lines["pendulum"] == "1 spo, mpo, sampled, sampled-alphazero; tuned presets; trained player"
+    )
     with_player = {name for name, line in lines.items() if line.endswith("; trained player")}
     comes = {name for app in APPS.values() for name in player_names(app)} - {PRETRAINED}
     assert with_player == comes | set(OWN_APPS)
@@ -369,7 +377,18 @@ def test_the_list_says_who_can_play(zero):
         (
             "pendulum",
             "pendulum",
-            ["1", "3 numbers: [3]", "1 continuous", "spo, mpo", "train, eval, watch, compare"],
+            [
+                "1",
+                "3 numbers: [3]",
+                "1 continuous",
+                "spo, mpo, sampled, sampled-alphazero",
+                "train, eval, watch, compare",
+            ],
+        ),
+        (
+            "FlatPack",
+            "jumanji/FlatPack-v0",
+            ["1", "", "25 x 4 x 9 x 9", "sampled-alphazero, sampled", "train, eval, watch"],
         ),
         (
             "zero_envs.testing:Nim",

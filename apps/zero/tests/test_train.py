@@ -19,8 +19,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_app import Game, load, read_lines, with_simulations
-from zero_cli._apps import APP
+from zero_app import Game, game_frames, load, read_lines, with_simulations
+from zero_cli._apps import APP, pretrained
 from zero_cli._board import Board
 from zero_cli._build import build_network
 from zero_cli._config import presets
@@ -145,10 +145,24 @@ def test_a_game_for_one_player(tmp_path):
         board.draw(game, plain=True)
 
 
+def test_an_episode_of_continuous_actions():
+    """A picture of every state, and what led to it: no board, no names of actions."""
+    start, *steps = game_frames(pretrained("pendulum"), board_of("pendulum"), jr.key(0))
+    assert len(steps) == 200 and start.caption == "the start"
+    assert all(frame.svg.startswith("<svg") for frame in steps)
+    said = [re.fullmatch(r"(\d+)\. ([+-]\S+), reward (\S+?)(; .*)?", x.caption) for x in steps]
+    rows = [match.groups() for match in said if match]
+    assert [int(row[0]) for row in rows] == list(range(1, 201))
+    assert all(-1 <= float(row[1]) <= 1 for row in rows)
+    end = re.fullmatch(r"; return (\S+), truncated", rows[-1][3])
+    assert end and float(end[1]) == pytest.approx(sum(float(row[2]) for row in rows), abs=2)
+
+
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert build_world("zero_envs.testing:Nim").agents == ("alphazero", "muzero")
     assert build_world("zero_envs.testing:Corridor").players == 1
-    assert build_world("zero_envs:Pendulum").agents == ("spo", "mpo")
+    agents = build_world("zero_envs:Pendulum").agents
+    assert agents == ("spo", "mpo", "sampled", "sampled-alphazero")
 
 
 def test_a_model_is_learned_and_plays(zero, tmp_path, without_charts):
@@ -166,6 +180,24 @@ def test_a_model_is_learned_and_plays(zero, tmp_path, without_charts):
     assert code == 2 and err.count("\n") == 1 and "ExpertIteration.init" in err
     code, _, err = zero(*train, "--agent", "muzero", "--out", f"{tmp_path}/none", "--capacity", "8")
     assert code == 2 and "--capacity 8 has no window of --model-steps 5" in err
+
+
+@pytest.mark.parametrize("agent", ["sampled", "sampled-alphazero"])
+def test_continuous_actions_are_played_by_candidates(agent, zero, tmp_path, without_charts):
+    """Training, the player and its policy without a search."""
+    small = "--preset tiny --envs 8 --batch 8 --updates 1 --steps 2 --games 2 --simulations 2"
+    train = ("train", "pendulum", "--agent", agent, *small.split(), "--max-moves", "3")
+    with without_charts():
+        code, _, err = zero(*train, "--candidates", "3", "--out", f"{tmp_path}/run")
+    assert code == 0, err
+    for number in ("0", "2"):
+        code, out, _ = zero(
+            "eval", f"{tmp_path}/run", "--simulations", number, "--games", "2", "--json"
+        )
+        row = json.loads(out)
+        assert code == 0 and row["simulations"] == int(number) and -60 < row["return_mean"] < 0
+    code, _, err = zero(*train, "--network", "m:Net", "--out", f"{tmp_path}/own")
+    assert code == 2 and f"--agent {agent} has networks of its own" in err
 
 
 @pytest.mark.parametrize("name, most", [("pgx/backgammon", 3.0), ("pgx/connect_four", 1.0)])

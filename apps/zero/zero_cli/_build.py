@@ -19,11 +19,20 @@ from zero_nets import (
     Chain,
     Concatenate,
     MLP,
+    MultiDiscreteHead,
+    TanhGaussianHead,
 )
-from zero_train import EnvironmentModel, ExpertIteration, Loop, NStepReturns
+from zero_train import (
+    candidates_and_value,
+    EnvironmentModel,
+    ExpertIteration,
+    Loop,
+    NStepReturns,
+    PolicyModel,
+)
 
 from ._config import Config
-from ._muzero import muzero, SUPPORT, windows, world_model
+from ._muzero import muzero, no_own_network, SUPPORT, windows, world_model
 from ._worlds import build_world, SYMMETRIES, World
 
 
@@ -31,53 +40,57 @@ def build_loop(config: Config) -> Loop:
     """The training loop of a configuration."""
     world = build_world(config.env)
     network = ft.partial(build_network, config, world)
-    model = ft.partial(EnvironmentModel, world.env)
+    model = ft.partial(PolicyModel if config.samples else EnvironmentModel, world.env)
     augment = SYMMETRIES.get(config.env) if config.symmetries else None
+    keeps_states = config.reanalyse > 0
     if config.agent == "alphazero":
-        agent = config.alphazero(network, model)
+        agent = config.alphazero(network, model, keeps_states=keeps_states)
         buffer = ft.partial(EpisodeBuffer, num_players=world.players)
-        return loop_of(config, world.env, agent, buffer, augment)
-    if config.agent == "muzero":
-        loop = loop_of(config, world.env, muzero(config, world, network), windows(config))
-        return dataclasses.replace(loop, reanalyse=config.reanalyse)
-    agent = ExpertIteration(
-        network=network,
-        model=model,
-        optimiser=config.optimiser(),
-        explorer=config.explorer(),
-        planner=config.planner(),
-        value_weight=config.value_weight,
-        value_mix=config.value_mix,
-        gamma=config.gamma,
-        value_target=NStepReturns(config.n_steps),
-        value_code=SUPPORT,
-        target_rate=1 - config.average,
-        target_acts=True,
-    )
-    buffer = ft.partial(TrajectoryBuffer, length=config.window)
-    return loop_of(config, world.env, agent, buffer, augment)
+    elif config.learns_model:
+        agent, buffer, augment = muzero(config, world, network), windows(config), None
+    else:
+        kind: dict[str, Any] = {"record": candidates_and_value} if config.samples else {}
+        agent = ExpertIteration(
+            network=network,
+            model=model,
+            optimiser=config.optimiser(),
+            **config.planners(),
+            **kind,
+            entropy_bonus=config.entropy_bonus,
+            keeps_states=keeps_states,
+            value_weight=config.value_weight,
+            value_mix=config.value_mix,
+            gamma=config.gamma,
+            value_target=NStepReturns(config.n_steps),
+            value_code=SUPPORT,
+            target_rate=1 - config.average,
+            target_acts=True,
+        )
+        buffer = ft.partial(TrajectoryBuffer, length=config.window)
+    loop = loop_of(config, world.env, agent, buffer, augment)
+    return dataclasses.replace(loop, reanalyse=config.reanalyse)
 
 
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     """The network of the observation's shape: convolutions for a board of `[rows, columns,
     channels]`, and a perceptron of all numbers of any other."""
-    features, env = world.observation.features, world.env
-    num_actions: int = env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
-    if config.agent == "muzero":
-        return world_model(config, world, num_actions, key=key)
+    if config.learns_model:
+        return world_model(config, world, key=key)
+    features, num_actions = world.observation.features, world.num_actions
     if config.network != "auto":
+        if config.samples:
+            raise no_own_network(config)
         return _own_network(config, features, num_actions, key=key)
-    max_value = world.max_return
     if config.agent == "alphazero" and world.is_board:
         return AlphaZeroNet(
             features.shape,
             num_actions,
             channels=config.channels,
             blocks=config.blocks,
-            max_value=max_value,
+            max_value=world.max_return,
             key=key,
         )
-    return _perceptron(config, world.size, num_actions, max_value, key=key)
+    return _perceptron(config, world, key=key)
 
 
 def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKeyArray) -> Any:
@@ -109,22 +122,29 @@ def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKe
     return network
 
 
-def _perceptron(
-    config: Config, size: int, num_actions: int, max_value: float, *, key: PRNGKeyArray
-) -> ActorCritic:
+def _perceptron(config: Config, world: World, *, key: PRNGKeyArray) -> ActorCritic:
     """Policy and value of observations of any structure. AlphaZero's value is in
-    [-max_value, max_value]; that of expert iteration is logits over the atoms of `SUPPORT`."""
+    `[-max_return, max_return]`; that of the others is logits over the atoms of `SUPPORT`."""
     tkey, pkey, vkey = jr.split(key, 3)
     width, alphazero = 4 * config.channels, config.agent == "alphazero"
-    torso = MLP(size, (width,) * config.blocks, activation=jax.nn.silu, key=tkey)
+    torso = MLP(world.size, (width,) * config.blocks, activation=jax.nn.silu, key=tkey)
     num_values = 1 if alphazero else SUPPORT.num_atoms
     value = MLP(width, (num_values,), activate_final=False, key=vkey)
-    bounded = eqx.nn.Lambda(ft.partial(_bounded, max_value))
+    bounded = eqx.nn.Lambda(ft.partial(_bounded, world.max_return))
     return ActorCritic(
-        MLP(width, (num_actions,), activate_final=False, key=pkey),
+        _policy(config, world, width, key=pkey),
         Chain(value, bounded) if alphazero else value,
         torso=Chain(Concatenate(), torso),
     )
+
+
+def _policy(config: Config, world: World, width: int, *, key: PRNGKeyArray) -> Any:
+    """The last layer of a policy."""
+    if world.is_continuous:
+        return TanhGaussianHead(width, world.num_actions, key=key)
+    if config.samples:
+        return MultiDiscreteHead(width, world.num_actions, key=key)
+    return MLP(width, (world.num_actions,), activate_final=False, key=key)
 
 
 def _bounded(most: float, value: Float[Array, "1"]) -> Float[Array, ""]:

@@ -1,17 +1,19 @@
 """Every hyperparameter of a run that searches a tree, and the presets by size of game."""
 
 import dataclasses
+import functools as ft
 import types
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
-from zero_app import AbstractTreeSearchConfig, Count, Fraction, UsageError
+from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UsageError
+from zero_search import SampledSearch, TreeSearch
 
 
 #: The agents that search a tree.
-Agent = Literal["alphazero", "expert", "muzero"]
+Agent = Literal["alphazero", "expert", "muzero", "sampled", "sampled-alphazero"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Config(AbstractTreeSearchConfig):
     agent: Agent = "alphazero"
     """AlphaZero learns the outcomes of whole games; expert iteration learns n-step returns, with
     chance nodes where the odds are known; MuZero plans over a model that it learns, and does not
-    use --symmetries, --value-mix and --average."""
+    use --symmetries, --value-mix and --average. Of continuous actions, and those of several
+    components, sampled is Sampled MuZero, and sampled-alphazero plans over the environment."""
     network: str = "auto"
     """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
     for the rest."""
@@ -46,7 +49,12 @@ class Config(AbstractTreeSearchConfig):
     normalise_observations: bool = True
     """MuZero: normalise observations that are no boards by their running mean and deviation."""
     reanalyse: Fraction = 0.0
-    """MuZero: share of every batch whose plans are made anew before they are learned from."""
+    """Share of every batch whose plans are made anew before they are learned from. The replay of
+    agents that know the rules then keeps states as well."""
+    candidates: Count = 20
+    """Sampled agents: actions that are drawn from the policy at every node of a search."""
+    entropy_bonus: NonNegative = 0.0
+    """Sampled agents: weight of the policy's entropy, which its loss is lowered by."""
     window: Annotated[int, Ge(2)] = 16
     """Expert iteration: consecutive positions in a sample of the replay."""
     games: Annotated[int, Interval(ge=2, le=10**8)] = 200
@@ -56,7 +64,13 @@ class Config(AbstractTreeSearchConfig):
     """Moves after which a game of an evaluation is cut off."""
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"model_steps": 5, "normalise_observations": True, "reanalyse": 0.0}
+        {
+            "model_steps": 5,
+            "normalise_observations": True,
+            "reanalyse": 0.0,
+            "candidates": 20,
+            "entropy_bonus": 0.0,
+        }
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
 
@@ -67,16 +81,42 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
-        if self.agent == "muzero" and self.capacity <= self.model_steps + self.n_steps:
+        if self.learns_model and self.capacity <= self.model_steps + self.n_steps:
             raise UsageError(
                 f"--capacity {self.capacity} has no window of --model-steps {self.model_steps} and "
                 f"--n-steps {self.n_steps}; give at least {self.model_steps + self.n_steps + 1}."
             )
-        if self.agent == "expert" and self.window <= self.n_steps:
+        windows = self.agent in ("expert", "sampled-alphazero")
+        if windows and self.window <= self.n_steps:
             raise UsageError(
                 f"--window {self.window} has no return of --n-steps {self.n_steps}; give at least "
                 f"{self.n_steps + 1}."
             )
+
+    @property
+    def learns_model(self) -> bool:
+        """Whether the agent plans over a model that it learns."""
+        return self.agent in ("muzero", "sampled")
+
+    @property
+    def samples(self) -> bool:
+        """Whether the agent searches among candidates that it draws."""
+        return self.agent in ("sampled", "sampled-alphazero")
+
+    def planners(self) -> dict[str, Any]:
+        """The `explorer` and the `planner` of the agent. One that draws candidates searches them by
+        Gumbel at full strength too: visits of many candidates that are equally likely before the
+        search say little."""
+        if not self.samples:
+            return {"explorer": self.explorer(), "planner": self.planner()}
+        strong = TreeSearch.gumbel(
+            self.player_simulations,
+            max_num_considered_actions=self.candidates,
+            gumbel_scale=0.0,
+            kernels="auto",
+        )
+        sampled = ft.partial(SampledSearch, num_candidates=self.candidates)
+        return {"explorer": sampled(self.explorer()), "planner": sampled(strong)}
 
 
 def presets(env: str, agent: Agent, size: int) -> dict[str, Config]:
@@ -91,6 +131,17 @@ def presets(env: str, agent: Agent, size: int) -> dict[str, Config]:
         quick = dataclasses.replace(quick, blocks=3, capacity=1024)
     if agent != "alphazero":
         quick = dataclasses.replace(quick, simulations=32, unroll=8, max_moves=10_000)
+    if quick.samples:
+        quick = dataclasses.replace(
+            quick,
+            steps=390,
+            envs=16,
+            updates=16,
+            batch=64,
+            learning_rate=1e-3,
+            gamma=0.97,
+            considered=20,
+        )
     tiny = dataclasses.replace(
         quick,
         steps=4,

@@ -20,7 +20,7 @@ from zero_app import (
 )
 
 from ._apps import APP, app_of, APPS, PLAYER
-from ._config import presets
+from ._config import Agent, presets
 from ._list import commands_of
 from ._worlds import build_world, OWN_APPS, TUNED
 
@@ -29,7 +29,7 @@ from ._worlds import build_world, OWN_APPS, TUNED
 class _Chosen:
     """What must be known before all other flags."""
 
-    agent: Literal["alphazero", "expert", "muzero", "spo", "mpo"] | None = None
+    agent: Agent | Literal["spo", "mpo"] | None = None
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
 
 

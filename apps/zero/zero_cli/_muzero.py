@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from zero_app import UsageError
 from zero_memory import PrioritisedTrajectoryBuffer
 from zero_nets import RunningStatistics, ValueSupport, WorldModel
-from zero_train import MuZero
+from zero_train import candidates_and_value, LatentPolicyModel, MuZero
 
 from ._config import Config
 from ._worlds import World
@@ -23,17 +23,23 @@ SUPPORT = ValueSupport(301, transform=True)
 
 def muzero(config: Config, world: World, network: Any) -> MuZero:
     """The agent. A game of two is not discounted."""
+    planners, kind = config.planners(), dict[str, Any]()
+    if config.samples:
+        kind = {"model": LatentPolicyModel, "record": candidates_and_value}
+    else:
+        planners["planner"] = dataclasses.replace(planners["planner"], reuse=False)
     return MuZero(
         network=network,
         optimiser=config.optimiser(),
-        explorer=config.explorer(),
-        planner=dataclasses.replace(config.planner(), reuse=False),
+        **planners,
+        **kind,
         gamma=1.0 if world.players == 2 else config.gamma,
         num_players=world.players,
         code=_code(world),
         num_unroll=config.model_steps,
         n_steps=config.n_steps,
         value_weight=config.value_weight,
+        entropy_bonus=config.entropy_bonus,
         bootstrap="network",
         statistics=_statistics(config, world),
     )
@@ -45,18 +51,15 @@ def windows(config: Config) -> Any:
     return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=0.6, beta=0.4)
 
 
-def world_model(config: Config, world: World, num_actions: int, *, key: PRNGKeyArray) -> WorldModel:
+def world_model(config: Config, world: World, *, key: PRNGKeyArray) -> WorldModel:
     """Convolutions for a board or image, a perceptron for any other observation."""
     features, values = world.observation.features, (_code(world).num_atoms,)
     if config.network != "auto":
-        raise UsageError(
-            f"--network {config.network} was given, but --agent muzero has networks of its own; "
-            "leave it out."
-        )
-    if world.is_board:
+        raise no_own_network(config)
+    if world.is_board and not config.samples:
         return WorldModel.convolutional(
             features.shape,
-            num_actions,
+            world.num_actions,
             channels=config.channels,
             blocks=config.blocks,
             value_shape=values,
@@ -64,11 +67,19 @@ def world_model(config: Config, world: World, num_actions: int, *, key: PRNGKeyA
         )
     return WorldModel.perceptron(
         features,
-        num_actions,
+        **world.action_shape,
         width=4 * config.channels,
         layers=config.blocks,
         value_shape=values,
         key=key,
+    )
+
+
+def no_own_network(config: Config) -> UsageError:
+    """What is wrong with a network of one's own."""
+    return UsageError(
+        f"--network {config.network} was given, but --agent {config.agent} has networks of its "
+        "own; leave it out."
     )
 
 

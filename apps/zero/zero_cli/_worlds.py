@@ -13,6 +13,7 @@ from zero_envs import (
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
+    AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
     EnvironmentFacts,
 )
@@ -68,6 +69,27 @@ class World:
         return self.facts.num_players
 
     @property
+    def num_actions(self) -> Any:
+        """The actions, those of each component of a factored one, or the numbers of a continuous
+        one."""
+        known: Any = self.env
+        if isinstance(known, AbstractFactoredEnvironment):
+            return known.num_values
+        return known.action_size if self.is_continuous else known.num_actions
+
+    @property
+    def action_shape(self) -> dict[str, Any]:
+        """The actions, as networks are told of them."""
+        if self.is_continuous:
+            return {"action_size": self.num_actions}
+        return {"num_actions": self.num_actions}
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether an action is a vector of numbers from -1 to 1."""
+        return isinstance(self.env, AbstractContinuousEnvironment)
+
+    @property
     def size(self) -> int:
         """The numbers in an observation."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.observation.features))
@@ -117,7 +139,9 @@ def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
         guessed = issubclass(kind, AbstractHiddenEnvironment)
         return (("alphazero",) if two else ("expert",)) if guessed else ()
     if issubclass(kind, AbstractContinuousEnvironment):
-        return "spo", "mpo"
+        return "spo", "mpo", "sampled", "sampled-alphazero"
+    if issubclass(kind, AbstractFactoredEnvironment) and not two:
+        return "sampled-alphazero", "sampled"
     if not issubclass(kind, AbstractDiscreteEnvironment):
         return ()
     if two:

@@ -16,7 +16,7 @@ from jumanji.environments.routing.snake.env import Snake
 from jumanji.environments.routing.sokoban.generator import ToyGenerator
 from jumanji.wrappers import MultiToSingleWrapper, Wrapper
 
-from zero_envs import FactoredJumanjiEnvironment, JumanjiEnvironment
+from zero_envs import FactoredJumanjiEnvironment, JumanjiEnvironment, known_environments, make
 from zero_envs.testing import check_environment
 
 
@@ -125,6 +125,8 @@ def test_agents_that_are_added_up_are_played_by_the_class_that_the_page_names(na
 def test_what_is_too_large_to_be_numbered_is_factored(name: str):
     with pytest.raises(ValueError, match=f" {FACTORED[name]} joint actions, more than 4096"):
         JumanjiEnvironment(name)
+    assert known_environments()[f"jumanji/{name}"].kind is FactoredJumanjiEnvironment
+    assert isinstance(make(f"jumanji/{name}"), FactoredJumanjiEnvironment)
 
 
 def test_no_environment_is_left_out():

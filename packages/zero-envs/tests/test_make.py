@@ -23,10 +23,7 @@ from zero_envs import (
 #: Their registries have them, and `make` refuses them.
 REFUSED = {
     "jumanji/Connector-v3",
-    "jumanji/FlatPack-v0",
-    "jumanji/JobShop-v0",
     "jumanji/LevelBasedForaging-v0",
-    "jumanji/MMST-v0",
     "jumanji/SearchAndRescue-v0",
     "pgx/sparrow_mahjong",
 }

@@ -184,7 +184,7 @@ class AbstractFactoredEnvironment(
 ):
     """An environment whose actions are vectors of integers.
 
-    It is meant for action spaces that are too large for a tree search, but not for sampled actions.
+    It is meant for action spaces that are too large to number them, but not for sampled actions.
     The `legal` mask of an observation is the concatenation of one mask for each component, in the
     order of the logits of a `zero_nets.MultiDiscrete`. A value of a component is legal if it is
     part of some legal action. The environment defines the effect of an illegal combination of legal

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 from ._environment import (
     absorbing_transition,
     AbstractDiscreteEnvironment,
+    AbstractEnvironment,
     AbstractFactoredEnvironment,
     Observation,
     Transition,
@@ -37,10 +38,11 @@ from ._sokoban import SokobanGenerator
 # The classes of Jumanji's environments whose state is only partly observable.
 _HIDDEN = frozenset({"Minesweeper", "RobotWarehouse"})
 
-# Those with several rewards, actions that are not discrete, or too many of them.
-_REFUSED = frozenset(
-    {"Connector", "FlatPack", "JobShop", "LevelBasedForaging", "MMST", "SearchAndRescue"}
-)
+# Those with several rewards, or actions that are not discrete.
+_REFUSED = frozenset({"Connector", "LevelBasedForaging", "SearchAndRescue"})
+
+# Those with too many actions to number them.
+_FACTORED = frozenset({"FlatPack", "JobShop", "MMST"})
 
 # The class in messages; the other class has this name after another word.
 _CALL = "JumanjiEnvironment"
@@ -196,7 +198,8 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
             raise ValueError(
                 f"{_CALL}(<{_name(self.env)}>): its {len(values)} components make "
                 f"{self.num_actions} joint actions, more than {_MOST_ACTIONS}; choose a "
-                "smaller one, or construct FactoredJumanjiEnvironment, for particle search."
+                "smaller one, or construct FactoredJumanjiEnvironment, for particle or sampled "
+                "search."
             )
 
     @property
@@ -317,16 +320,28 @@ def _is_hidden(call: str, env: Any) -> bool:
     return _name(env) in _HIDDEN
 
 
-def jumanji_names() -> dict[str, bool]:
-    """The ids of Jumanji's registry that are not refused, and whether each is hidden; none if
-    Jumanji is not installed."""
+def jumanji_environment(
+    name: str, **options: Any
+) -> JumanjiEnvironment | FactoredJumanjiEnvironment:
+    """The environment of an id, factored where there are too many actions to number them."""
+    return _kind(name.partition("-")[0])(name, **options)
+
+
+def _kind(name: str) -> type[JumanjiEnvironment | FactoredJumanjiEnvironment]:
+    """Our class for a class of Jumanji's."""
+    return FactoredJumanjiEnvironment if name in _FACTORED else JumanjiEnvironment
+
+
+def jumanji_names() -> dict[str, tuple[type[AbstractEnvironment], bool]]:
+    """The ids of Jumanji's registry that are not refused, the class of each, and whether it is
+    hidden; none if Jumanji is not installed."""
     tree, names = syntax("jumanji", "__init__.py"), {}
     for node in [] if tree is None else ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "register":
             given = {word.arg: word.value for word in node.keywords}
             kind = ast.literal_eval(given["entry_point"]).rpartition(":")[2]
             if kind not in _REFUSED:
-                names[ast.literal_eval(given["id"])] = kind in _HIDDEN
+                names[ast.literal_eval(given["id"])] = _kind(kind), kind in _HIDDEN
     return names
 
 

@@ -14,7 +14,7 @@ from ._control import CartPole, Pendulum
 from ._environment import AbstractEnvironment
 from ._foreign import unknown, UnknownNameError
 from ._game2048 import Game2048
-from ._jumanji import jumanji_names, JumanjiEnvironment
+from ._jumanji import jumanji_environment, jumanji_names
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
 from ._othello import Othello
@@ -29,9 +29,9 @@ _OWN: dict[str, type[Any]] = {
     "othello": Othello,
     "pendulum": Pendulum,
 }
-_ADAPTERS: dict[str, type[Any]] = {
+_ADAPTERS: dict[str, Callable[..., Any]] = {
     "brax": BraxEnvironment,
-    "jumanji": JumanjiEnvironment,
+    "jumanji": jumanji_environment,
     "pgx": PgxEnvironment,
 }
 
@@ -98,8 +98,8 @@ def known_environments() -> dict[str, EnvironmentFacts]:
     }
     for name in sorted(brax_names()):
         found[f"brax/{name}"] = EnvironmentFacts(BraxEnvironment, 1, False)
-    for name, hidden in sorted(jumanji_names().items()):
-        found[f"jumanji/{name}"] = EnvironmentFacts(JumanjiEnvironment, 1, hidden)
+    for name, (kind, hidden) in sorted(jumanji_names().items()):
+        found[f"jumanji/{name}"] = EnvironmentFacts(kind, 1, hidden)
     for name, (players, hidden) in sorted(pgx_names().items()):
         found[f"pgx/{name}"] = EnvironmentFacts(PgxEnvironment, players, hidden)
     return found

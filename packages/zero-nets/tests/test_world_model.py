@@ -144,3 +144,28 @@ def test_refuses_what_does_not_fit():
         model.step(jnp.zeros(4), jnp.int32(0))
     with pytest.raises(ValueError, match="`blocks`"):
         zero_nets.WorldModel.convolutional((3, 3, 2), 9, blocks=0, key=jr.key(0))
+
+
+@pytest.mark.parametrize("kind", ["continuous", "factored"])
+def test_actions_of_any_kind_move_the_hidden_state(kind):
+    """The policy is a distribution over such actions, and every part of one counts."""
+    if kind == "continuous":
+        model = nets.random(zero_nets.WorldModel.perceptron, jnp.zeros(3), action_size=2, width=8)
+        first, others = [0.5, -0.5], ([0.6, -0.5], [0.5, -0.4])
+        policy, dtype = zero_nets.TanhGaussian, jnp.float32
+    else:
+        model = nets.random(zero_nets.WorldModel.perceptron, jnp.zeros(3), (4, 2), width=8)
+        first, others = [3, 1], ([2, 1], [3, 0])
+        policy, dtype = zero_nets.MultiDiscrete, jnp.int32
+    hidden = model.represent(jnp.ones(3))
+    after = lambda action: model.step(hidden, jnp.asarray(action, dtype))[0]
+    assert all(np.abs(after(x) - after(first)).max() > 1e-4 for x in others)
+    found, value = model.predict(hidden)
+    assert isinstance(found, policy) and value.shape == ()
+    assert found.sample(key=jax.random.key(0)).shape == (2,)
+
+
+@pytest.mark.parametrize("given", [{}, {"num_actions": 3, "action_size": 1}])
+def test_actions_are_of_one_kind(given):
+    with pytest.raises(ValueError, match="give one of the two, for discrete or for continuous"):
+        nets.random(zero_nets.WorldModel.perceptron, jnp.zeros(3), **given)

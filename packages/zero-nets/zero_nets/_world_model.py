@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from ._assemblies import ActorCritic, Chain, Concatenate, ConcatenateOneHot
 from ._checks import as_features, check_board, check_function, check_sizes, numbers, subkeys
-from ._heads import LinearHead
+from ._heads import LinearHead, MultiDiscreteHead, TanhGaussianHead
 from ._layers import Conv, ResidualBlock
 from ._precision import is_floating, real
 from ._torsos import MLP
@@ -33,8 +33,8 @@ class WorldModel(eqx.Module):
     - `dynamics`: maps a hidden state and an action to what is added to the hidden state.
     - `reward`: maps the next hidden state to the reward of the step that led to it: a number, or
         the logits of a [`zero_nets.ValueSupport`][].
-    - `prediction`: maps a hidden state to the logits of the policy and the value, as an
-        [`zero_nets.ActorCritic`][] does.
+    - `prediction`: maps a hidden state to the logits of the policy, or a distribution, and the
+        value, as an [`zero_nets.ActorCritic`][] does.
     """
 
     encoder: Callable[..., Any]
@@ -50,8 +50,9 @@ class WorldModel(eqx.Module):
     def perceptron(
         cls,
         observation: PyTree,
-        num_actions: int,
+        num_actions: int | tuple[int, ...] | None = None,
         *,
+        action_size: int | None = None,
         width: int = 64,
         layers: int = 1,
         value_shape: tuple[int, ...] = (),
@@ -62,22 +63,37 @@ class WorldModel(eqx.Module):
         **Arguments:**
 
         - `observation`: one observation, or its shapes.
+        - `num_actions`: the number of discrete actions, for which it predicts logits; or that of
+            each component of an action, for which it predicts a [`zero_nets.MultiDiscrete`][].
+        - `action_size`: of continuous actions from -1 to 1 instead, for which it predicts a
+            [`zero_nets.TanhGaussian`][].
         - `width`: of the hidden state and of every layer.
         - `layers`: hidden layers of the encoder and the dynamics.
         - `value_shape`: of a value and a reward: `(atoms,)` where both are logits.
         """
-        check_sizes(num_actions=num_actions, width=width, layers=layers)
+        check_sizes(width=width, layers=layers)
+        if (num_actions is None) == (action_size is None):
+            raise ValueError(
+                f"`WorldModel.perceptron(num_actions={num_actions}, action_size={action_size})`: "
+                "give one of the two, for discrete or for continuous actions."
+            )
         size = sum(leaf.size for leaf in jax.tree.leaves(observation))
         hkey, gkey, rkey, pkey = jr.split(key, 4)
         widths, mlp = (width,) * (layers + 1), ft.partial(MLP, activation=jax.nn.silu, norm="layer")
+        if num_actions is not None:
+            join: Any = ConcatenateOneHot(num_actions)
+            inputs = num_actions if isinstance(num_actions, int) else sum(num_actions)
+            policy = _policy(num_actions)
+        else:
+            assert action_size is not None
+            check_sizes(action_size=action_size)
+            join, inputs = Concatenate(), action_size
+            policy = ft.partial(TanhGaussianHead, action_size=action_size)
         return cls(
             Chain(Concatenate(), mlp(size, widths, activate_final=False, key=hkey)),
-            Chain(
-                ConcatenateOneHot(num_actions),
-                mlp(width + num_actions, widths, activate_final=False, key=gkey),
-            ),
-            _head(width, width, value_shape, key=rkey),
-            _prediction(width, width, num_actions, value_shape, key=pkey),
+            Chain(join, mlp(width + inputs, widths, activate_final=False, key=gkey)),
+            _head(width, width, _linear(value_shape), key=rkey),
+            _prediction(width, width, policy, value_shape, key=pkey),
         )
 
     @classmethod
@@ -114,11 +130,11 @@ class WorldModel(eqx.Module):
         )
         rkey, rhead = jr.split(rkey)
         pkey, phead = jr.split(pkey)
-        prediction = _prediction(size, width, num_actions, value_shape, key=pkey)
+        prediction = _prediction(size, width, _policy(num_actions), value_shape, key=pkey)
         return cls(
             _Tower(tuple(shape), channels, blocks, key=hkey),
             _BoardDynamics((rows, columns, channels), num_actions, blocks, key=gkey),
-            Chain(head(rhead), _head(size, width, value_shape, key=rkey)),
+            Chain(head(rhead), _head(size, width, _linear(value_shape), key=rkey)),
             eqx.tree_at(lambda net: net.torso, prediction, head(phead)),
         )
 
@@ -145,7 +161,7 @@ class WorldModel(eqx.Module):
     def predict(
         self, hidden: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> tuple[Any, Any]:
-        """The logits of the policy and the value of a hidden state, for the player to move."""
+        """The policy, or its logits, and the value of a hidden state, for the player to move."""
         return self.prediction(hidden, key=key)
 
 
@@ -153,19 +169,33 @@ class WorldModel(eqx.Module):
 _HEAD_CHANNELS = 4
 
 
-def _head(in_size: int, width: int, shape: tuple[int, ...], *, key: PRNGKeyArray) -> Chain:
+#: `(in_size, *, key) -> head`.
+_Head = Callable[..., Callable[..., Any]]
+
+
+def _linear(shape: tuple[int, ...]) -> _Head:
+    return ft.partial(LinearHead, shape=shape, scale=0.01)
+
+
+def _policy(num_actions: int | tuple[int, ...]) -> _Head:
+    if isinstance(num_actions, int):
+        return _linear((num_actions,))
+    return ft.partial(MultiDiscreteHead, num_actions=num_actions)
+
+
+def _head(in_size: int, width: int, head: _Head, *, key: PRNGKeyArray) -> Chain:
     mkey, lkey = jr.split(key)
     hidden = MLP(in_size, (width,), activation=jax.nn.silu, norm="layer", key=mkey)
-    return Chain(hidden, LinearHead(width, shape, scale=0.01, key=lkey))
+    return Chain(hidden, head(width, key=lkey))
 
 
 def _prediction(
-    in_size: int, width: int, num_actions: int, value_shape: tuple[int, ...], *, key: PRNGKeyArray
+    in_size: int, width: int, policy: _Head, value_shape: tuple[int, ...], *, key: PRNGKeyArray
 ) -> ActorCritic:
     pkey, vkey = jr.split(key)
     return ActorCritic(
-        _head(in_size, width, (num_actions,), key=pkey),
-        _head(in_size, width, value_shape, key=vkey),
+        _head(in_size, width, policy, key=pkey),
+        _head(in_size, width, _linear(value_shape), key=vkey),
     )
 
 

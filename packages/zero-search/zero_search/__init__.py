@@ -1,7 +1,7 @@
 """Batched search over any model, in JAX: by trees and by particles.
 
-- Planners: `TreeSearch`, `ParticleSearch`, `Hindsight`. All are an `AbstractPlanner`, and return
-  a `Plan`.
+- Planners: `TreeSearch`, `ParticleSearch`, `SampledSearch`, `Hindsight`. All are an
+  `AbstractPlanner`, and return a `Plan`.
 - Models to derive from: `AbstractPriorModel`; `AbstractChanceModel` with known
   chances; `AbstractHiddenModel`, planned through a `BeliefModel`; `AbstractProposalModel` with any
   actions. `PlayoutModel` needs no evaluator.
@@ -67,6 +67,11 @@ from ._sample import (
     safe_softmax as safe_softmax,
     sample_action as sample_action,
     Temperature as Temperature,
+)
+from ._sampled import (
+    SampledModel as SampledModel,
+    SampledNode as SampledNode,
+    SampledSearch as SampledSearch,
 )
 from ._search_tree import (
     read_tree as read_tree,

@@ -56,7 +56,7 @@ def judge(model: AbstractModel, state: PyTree[Array], key: Keys) -> Prospect:
         return Prospect(Categorical(logits), value, jnp.any(logits > -jnp.inf, axis=1), invalid)
     if not isinstance(model, AbstractProposalModel):
         raise ValueError(
-            f"`ParticleSearch` got a `{type(model).__name__}`, which has no policy: give it an "
+            f"The search got a `{type(model).__name__}`, which has no policy: give it an "
             "`AbstractPriorModel` (logits) or an `AbstractProposalModel` (any actions)."
         )
     seen = model.propose(state, key=key)
@@ -160,6 +160,13 @@ def draw(
     """An action for every particle, of its row's policy or, along `axis`, of its own; 0 where it
     is not finite."""
     return _finite(_each(lambda p, k: p.sample(key=k), policy, key, axis))
+
+
+def alike(candidates: PyTree[Array]) -> Bool[Array, "batch candidates candidates"]:
+    """Which candidates of a row are equal, in all leaves."""
+    flat = [x.reshape(*x.shape[:2], -1) for x in jax.tree.leaves(candidates)]
+    pairs = [jnp.all(x[:, :, None] == x[:, None], axis=-1) for x in flat]
+    return jnp.all(jnp.stack(pairs), axis=0)
 
 
 def _finite(action: PyTree[Array]) -> tuple[PyTree[Array], Bool[Array, "batch particles"]]:

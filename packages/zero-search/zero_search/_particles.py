@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from ._check import batch_size, check_count, check_keys, check_option, check_positive, check_range
-from ._cloud import draw, first_actions, GaussianNoise, judge, Prospect, resampled
+from ._cloud import alike, draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, guesses, masked_edge, Proposal, stepped
 from ._planner import AbstractPlanner, Plan
 from ._root import AbstractRootNoise
@@ -126,10 +126,7 @@ def _together(
     candidates: PyTree[Array], weights: Float[Array, "batch particles"]
 ) -> Float[Array, "batch particles"]:
     """The weight of every candidate and all equal to it."""
-    flat = [x.reshape(*weights.shape, -1) for x in jax.tree.leaves(candidates)]
-    pairs = [jnp.all(x[:, :, None] == x[:, None], axis=-1) for x in flat]
-    same = jnp.all(jnp.stack(pairs), axis=0)
-    return jnp.sum(jnp.where(same, weights[:, None], 0.0), axis=2)
+    return jnp.sum(jnp.where(alike(candidates), weights[:, None], 0.0), axis=2)
 
 
 class _Cloud(eqx.Module):

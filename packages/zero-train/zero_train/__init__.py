@@ -32,6 +32,7 @@ from ._actor_critic import (
     ActorCriticState as ActorCriticState,
 )
 from ._actors import (
+    candidates_and_value as candidates_and_value,
     indifferent as indifferent,
     PlanningActor as PlanningActor,
     PlanRecord as PlanRecord,
@@ -112,6 +113,7 @@ from ._match import (
 )
 from ._mesh import data_mesh as data_mesh
 from ._model import (
+    AbstractLatentModel as AbstractLatentModel,
     EnvironmentModel as EnvironmentModel,
     evaluate_batch as evaluate_batch,
     Evaluator as Evaluator,
@@ -119,6 +121,7 @@ from ._model import (
     LatentModel as LatentModel,
     LatentNetwork as LatentNetwork,
     LatentNode as LatentNode,
+    LatentPolicyModel as LatentPolicyModel,
     PolicyEvaluator as PolicyEvaluator,
     PolicyModel as PolicyModel,
     ValueCode as ValueCode,

@@ -24,24 +24,31 @@ Carry = TypeVar("Carry")
 
 
 class PlanRecord(eqx.Module):
-    """The part of a plan over all actions that is stored for the learner.
+    """The part of a plan that is stored for the learner.
 
     **Attributes:**
 
     - `weights`: the policy target; 0 on illegal actions, sums to 1 (0 on a final state's row
         without legal actions).
     - `value`: the root's value.
+    - `candidates`: the actions that have these weights; `None` for all of them, in order.
     - `state`: what was planned from, where it is kept to plan from it anew.
     """
 
     weights: Float[Array, "*axes candidates"]
     value: Float[Array, "*axes"]
+    candidates: PyTree[Array] = None
     state: PyTree[Array] = None
 
 
 def policy_and_value(plan: Plan) -> PlanRecord:
     """The `PlanRecord` of a plan over all actions."""
     return PlanRecord(plan.weights, plan.value)
+
+
+def candidates_and_value(plan: Plan) -> PlanRecord:
+    """The `PlanRecord` of a plan over some actions, such as a [`zero_search.SampledSearch`][]'s."""
+    return PlanRecord(plan.weights, plan.value, plan.candidates)
 
 
 class PlanningActor(AbstractActor[Carry], Generic[Carry]):

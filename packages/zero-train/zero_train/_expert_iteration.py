@@ -25,7 +25,7 @@ from ._learning import (
     gradient_step,
     if_finite,
     init_optimiser,
-    log_policy,
+    legal_actions,
     loss_weights,
     mask_rows,
     observation_check,
@@ -34,6 +34,7 @@ from ._learning import (
     update_target,
 )
 from ._model import decoded, FeatureEvaluator, number_loss, ValueCode
+from ._policies import imitation
 from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
 
@@ -117,6 +118,11 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     a planner, and the value learns a `value_target`. [`zero_train.ExpertIteration.alphazero`][] is
     the case in which the target is the outcome.
 
+    With a [`zero_search.SampledSearch`][] over a [`zero_train.PolicyModel`][] and
+    `record=zero_train.candidates_and_value` it is Sampled AlphaZero, of continuous or factored
+    actions (Hubert et al. 2021, https://arxiv.org/abs/2104.06303): `pi` are then the probabilities
+    or densities of the plan's candidates.
+
     The loss of one row is `-sum(w * log pi) - entropy_bonus * H(pi) + value_weight * L(v, z)` with
     the plan's weights `w` and the value target
     `z = (1 - value_mix) * target + value_mix * searched value`. `L` is the cross-entropy of
@@ -130,7 +136,8 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
 
     - `network`: `(*, key) -> net`, and `net(features) -> (logits, value)` for one example; `value`
         is a scalar, or logits over the atoms of `value_code`. For an `auxiliary` loss
-        `(logits, value, rest)`, of which planners see the first two.
+        `(logits, value, rest)`, of which planners see the first two. Where candidates are learned
+        from, a distribution with `log_prob` and `entropy` may stand for the logits.
     - `optimiser`: any optax transformation.
     - `model`: `(evaluator, *, gamma) -> model`, what the planners plan over, e.g.
         `functools.partial(zero_train.EnvironmentModel, env)`.
@@ -145,8 +152,8 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     - `target_period`, `target_rate`: every so many updates the target network moves by this share
         of the way to the parameters. The rate may be a function of the gradient steps before.
     - `target_acts`: whether the target network acts instead of the newest parameters.
-    - `record`: what of a plan is kept: `weights`, `value` unless `value_mix` is 0, and what the
-        `auxiliary` loss needs.
+    - `record`: what of a plan is kept: `weights`, `value` unless `value_mix` is 0, `candidates`
+        (`None` for all actions), and what the `auxiliary` loss needs.
     - `keeps_states`: whether the replay keeps states, for `Loop.reanalyse` to plan from anew.
     - `auxiliary`: `(rest, row) -> loss` of one [`zero_train.Experience`][].
     - `auxiliary_weight`: multiplies its mean.
@@ -312,12 +319,12 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         mean = ft.partial(masked_mean, weights=counts, total=jnp.sum(counts))
         target = mask_rows(counts, target)
         over_rows = ft.partial(_over_rows, rows=rows)
-        logits, value, *rest = over_rows(bind(self.network, params))(rows.obs.features)
-        log_probs = log_policy(logits, rows.obs)
-        cross_entropy = over_rows(weighted_policy_loss)
+        policy, value, *rest = over_rows(bind(self.network, params))(rows.obs.features)
+        legal = legal_actions(rows.obs) if isinstance(policy, Array) else rows.obs.legal
         weights = rows.record.weights
-        policy_loss = mean(cross_entropy(log_probs, weights))
-        entropy = mean(cross_entropy(log_probs, jnp.exp(log_probs)))
+        candidates = mask_rows(counts, getattr(rows.record, "candidates", None))
+        losses, entropies = over_rows(imitation)(policy, weights, candidates, legal)
+        policy_loss, entropy = mean(losses), mean(entropies)
         value_loss = mean(over_rows(ft.partial(number_loss, self.value_code))(value, target))
         loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss
         beside: Metrics = {}
@@ -334,7 +341,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "policy_entropy": entropy,
-            "target_entropy": mean(cross_entropy(jnp.log(weights), weights)),
+            "target_entropy": mean(over_rows(weighted_policy_loss)(jnp.log(weights), weights)),
             "value_error": mean(jnp.abs(error)),
             "value_target": mean(target),
             **beside,

@@ -21,13 +21,13 @@ from zero_envs import (
 from zero_search import (
     AbstractChanceModel,
     AbstractHiddenModel,
+    AbstractModel,
     AbstractPriorModel,
     AbstractProposalModel,
     Proposal,
 )
 
 from ._arrays import check_kind
-from ._learning import legal_actions
 from ._policies import masked, normalised, Statistics
 
 
@@ -60,17 +60,17 @@ class FeatureEvaluator(eqx.Module):
 
     **Attributes:**
 
-    - `network`: returns logits and a value of `obs.features`; what it may return beside is left
-        out.
+    - `network`: returns logits, or a policy for a [`zero_train.PolicyModel`][], and a value of
+        `obs.features`; what it may return beside is left out.
     - `value_code`: where the value is not a number but logits over atoms, what they stand for.
     """
 
     network: Callable[[Any], tuple[Any, ...]]
     value_code: ValueCode | None = None
 
-    def __call__(self, obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-        logits, value, *_ = self.network(obs.features)
-        return logits, decoded(self.value_code, value)
+    def __call__(self, obs: Observation) -> tuple[Any, Float[Array, ""]]:
+        policy, value, *_ = self.network(obs.features)
+        return policy, decoded(self.value_code, value)
 
 
 def decoded(code: ValueCode | None, value: Float[Array, "*atoms"]) -> Float[Array, ""]:
@@ -144,7 +144,7 @@ class EnvironmentModel(
             raise ValueError(
                 f"EnvironmentModel(env={name}) has no discrete actions, one integer each, so it "
                 "has no prior logits for a tree search; give an AbstractDiscreteEnvironment, or "
-                "plan with ParticleSearch over a PolicyModel"
+                "plan with ParticleSearch or SampledSearch over a PolicyModel"
             )
         if self.env.hidden and not isinstance(self.env, AbstractHiddenEnvironment):
             raise ValueError(
@@ -238,24 +238,79 @@ class LatentNetwork(Protocol):
         """The next hidden state and the reward of the step."""
         ...
 
-    def predict(self, hidden: Array) -> tuple[Array, Array]:
-        """The logits and the value of a hidden state, for the player to move."""
+    def predict(self, hidden: Array) -> tuple[Any, Array]:
+        """The logits, or for a [`zero_train.LatentPolicyModel`][] the policy, and the value of a
+        hidden state, for the player to move."""
         ...
 
 
 class LatentNode(eqx.Module):
     """A hidden state, and the actions that a plan may take there: those that are legal at the root,
-    and below it all, since the network alone knows what comes then."""
+    and below it all, since the network alone knows what comes then. `None` where all are."""
 
     hidden: Float[Array, "batch ..."]
-    legal: Bool[Array, "batch actions"]
+    legal: Bool[Array, "batch actions"] | None
 
 
-class LatentModel(AbstractPriorModel[LatentNode]):
+class AbstractLatentModel(AbstractModel[LatentNode]):
     """A learned model: of the environment it sees an observation and the legal actions of the root,
     and nothing else (Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265).
 
-    Nothing is ever final in it: after an end, the network has learned, there are no rewards.
+    Nothing is ever final in it: after an end, the network has learned, there are no rewards. What
+    its attributes are, [`zero_train.LatentModel`][] says.
+    """
+
+    network: eqx.AbstractVar[LatentNetwork]
+    gamma: eqx.AbstractVar[float]
+    num_players: eqx.AbstractVar[int]
+    code: eqx.AbstractVar[ValueCode | None]
+    statistics: eqx.AbstractVar[Statistics | None]
+
+    def __check_init__(self):
+        owner = type(self).__name__
+        check_gamma(owner, self.gamma)
+        check_players(owner, self.num_players)
+
+    def evaluate(self, obs: Observation) -> tuple[Any, Float[Array, ""]]:
+        """What the network predicts for one observation, without a search: logits or a policy, and
+        the value."""
+        features = normalised(self.statistics, obs.features)
+        policy, value = self.network.predict(self.network.represent(features))
+        return policy, decoded(self.code, value)
+
+    def root(
+        self, state: PyTree[Array], obs: Observation | None, *, key: Key[Array, " batch"]
+    ) -> LatentNode:
+        if obs is None:
+            raise ValueError(
+                f"{type(self).__name__} plans from observations, and was given none: use a planner "
+                "without `reuse`, and give `plan` the observations."
+            )
+        features = normalised(self.statistics, obs.features)
+        return LatentNode(jax.vmap(self.network.represent)(features), obs.legal)
+
+    def step(
+        self, node: LatentNode, action: PyTree[Array], *, key: Key[Array, " batch"]
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        hidden, reward = jax.vmap(self.network.step)(node.hidden, action)
+        reward = jax.vmap(ft.partial(decoded, self.code))(reward)
+        sign = self.gamma if self.num_players == 1 else -self.gamma
+        legal = None if node.legal is None else jnp.ones_like(node.legal)
+        return (
+            LatentNode(hidden, legal),
+            reward,
+            jnp.full_like(reward, sign),
+            jnp.zeros(reward.shape, bool),
+        )
+
+    def predicted(self, node: LatentNode) -> tuple[Any, Float[Array, " batch"]]:
+        """What the network predicts for hidden states, values decoded."""
+        policy, value = jax.vmap(self.network.predict)(node.hidden)
+        return policy, jax.vmap(ft.partial(decoded, self.code))(value)
+
+
+class LatentModel(AbstractLatentModel, AbstractPriorModel[LatentNode]):
+    """A learned model of discrete actions, see [`zero_train.AbstractLatentModel`][].
 
     **Attributes:**
 
@@ -272,47 +327,33 @@ class LatentModel(AbstractPriorModel[LatentNode]):
     code: ValueCode | None = None
     statistics: Statistics | None = None
 
-    def __check_init__(self):
-        check_gamma("LatentModel", self.gamma)
-        check_players("LatentModel", self.num_players)
-
-    def evaluate(self, obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
-        """The logits and the value of one observation, without a search."""
-        features = normalised(self.statistics, obs.features)
-        logits, value = self.network.predict(self.network.represent(features))
-        return logits, decoded(self.code, value)
-
-    def root(
-        self, state: PyTree[Array], obs: Observation | None, *, key: Key[Array, " batch"]
-    ) -> LatentNode:
-        if obs is None:
-            raise ValueError(
-                "LatentModel plans from observations, and was given none: use a planner without "
-                "`reuse`, and give `plan` the observations."
-            )
-        features = normalised(self.statistics, obs.features)
-        return LatentNode(jax.vmap(self.network.represent)(features), legal_actions(obs))
-
-    def step(
-        self, node: LatentNode, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        hidden, reward = jax.vmap(self.network.step)(node.hidden, action)
-        reward = jax.vmap(ft.partial(decoded, self.code))(reward)
-        sign = self.gamma if self.num_players == 1 else -self.gamma
-        legal = jnp.ones_like(node.legal)
-        return (
-            LatentNode(hidden, legal),
-            reward,
-            jnp.full_like(reward, sign),
-            jnp.zeros(reward.shape, bool),
-        )
-
     def predict(
         self, node: LatentNode, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        logits, value = jax.vmap(self.network.predict)(node.hidden)
-        value = jax.vmap(ft.partial(decoded, self.code))(value)
+        if node.legal is None:
+            raise ValueError(
+                "LatentModel was given observations without legal actions, which means continuous "
+                "ones; use a LatentPolicyModel, with a zero_search.SampledSearch."
+            )
+        logits, value = self.predicted(node)
         return jnp.where(node.legal, logits, -jnp.inf), value
+
+
+class LatentPolicyModel(AbstractLatentModel, AbstractProposalModel[LatentNode]):
+    """A learned model of continuous or factored actions, whose network predicts a policy such as
+    the distributions of zero-nets. Its attributes are those of a [`zero_train.LatentModel`][]."""
+
+    network: LatentNetwork
+    gamma: float = 1.0
+    num_players: int = 1
+    code: ValueCode | None = None
+    statistics: Statistics | None = None
+
+    def propose(
+        self, node: LatentNode, *, key: Key[Array, " batch"]
+    ) -> tuple[Proposal, Float[Array, " batch"]]:
+        policy, value = self.predicted(node)
+        return jax.vmap(masked)(policy, node.legal), value
 
 
 def check_players(owner: str, num_players: int) -> None:

@@ -13,9 +13,9 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
-from zero_search import AbstractPlanner
+from zero_search import AbstractPlanner, Plan
 
-from ._actors import PlanningActor, PlanRecord, Reanalyser
+from ._actors import PlanningActor, PlanRecord, policy_and_value, Reanalyser
 from ._agent import AbstractBlockAgent, AbstractReanalysingAgent, Experience, Metrics
 from ._arrays import check_count, check_kind, check_range
 from ._learning import (
@@ -32,9 +32,18 @@ from ._learning import (
     square_sum,
     update_target,
 )
-from ._model import check_gamma, check_players, decoded, LatentModel, number_loss, ValueCode
-from ._policies import normalised, Statistics, with_observations
-from .losses import masked_mean, weighted_policy_loss
+from ._mesh import select_rows
+from ._model import (
+    AbstractLatentModel,
+    check_gamma,
+    check_players,
+    decoded,
+    LatentModel,
+    number_loss,
+    ValueCode,
+)
+from ._policies import check_candidates, imitation, normalised, Statistics, with_observations
+from .losses import masked_mean
 from .returns import n_step_returns
 
 
@@ -51,15 +60,17 @@ class Unrolled(eqx.Module):
     - `reward`, `reward_weight`: of the step that led to each position; of weight 0 at the first.
     - `value`, `value_weight`: of each position: the first row, and after each step.
     - `policy`, `policy_weight`: likewise.
+    - `candidates`: the actions that `policy` weighs; `None` for all of them, in order.
     """
 
-    action: Int[Array, "*axes steps"]
+    action: PyTree[Array]
     reward: Float[Array, "*axes positions"]
     reward_weight: Float[Array, "*axes positions"]
     value: Float[Array, "*axes positions"]
     value_weight: Float[Array, "*axes positions"]
-    policy: Float[Array, "*axes positions actions"]
+    policy: Float[Array, "*axes positions candidates"]
     policy_weight: Float[Array, "*axes positions"]
+    candidates: PyTree[Array] = None
 
 
 class MuZeroState(eqx.Module):
@@ -95,7 +106,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     `L` is the cross-entropy of `code`, or half the squared error without one. The gradient that
     goes from a step into the hidden state before it is halved (appendix G).
 
-    With Gumbel searches (`zero_search.TreeSearch.gumbel`) it is Gumbel MuZero.
+    With Gumbel searches (`zero_search.TreeSearch.gumbel`) it is Gumbel MuZero. With a
+    [`zero_search.SampledSearch`][], `model=zero_train.LatentPolicyModel` and
+    `record=zero_train.candidates_and_value` it is Sampled MuZero, of continuous or factored actions
+    (Hubert et al. 2021, https://arxiv.org/abs/2104.06303): `pi_k` are then the probabilities or
+    densities of the plan's candidates.
 
     It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
     fewer steps. It gives the buffer priorities, `|plan's value - z|` of the first row: use a
@@ -112,6 +127,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `num_players`: 1, or 2 who take turns. Where a player moves twice, `turn_error` is NaN.
     - `code`: for discrete rewards and values, e.g. `zero_nets.ValueSupport(61, transform=True)`.
     - `num_unroll`, `n_steps`, `value_weight`: as above.
+    - `entropy_bonus`: so many times the policy's entropy is subtracted from the policy's loss.
     - `l2`: `l2 * |params|^2` is added to the loss.
     - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected,
         or what the target `"network"` says of the row now.
@@ -120,6 +136,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `target_acts`: whether the target network acts instead of the newest parameters.
     - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
         updated once with every block that is collected; `None` leaves observations as they are.
+    - `model`: what is planned over: a [`zero_train.LatentModel`][] of the network's logits, or a
+        [`zero_train.LatentPolicyModel`][] of its policy.
+    - `record`: `(plan) -> PlanRecord`, with the plan's candidates unless they are all actions.
     """
 
     network: Callable[..., Any]
@@ -132,17 +151,21 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     num_unroll: int = 5
     n_steps: int = 5
     value_weight: float = 1.0
+    entropy_bonus: float = 0.0
     l2: float = 0.0
     bootstrap: str = "plan"
     target_period: int = 100
     target_rate: float = 1.0
     target_acts: bool = False
     statistics: Statistics | None = None
+    model: Callable[..., AbstractLatentModel] = LatentModel
+    record: Callable[[Plan], PlanRecord] = policy_and_value
 
     def __check_init__(self):
         owner = "MuZero"
         check_optimisers(owner, optimiser=self.optimiser)
-        check_kind(owner, callable, "a function", network=self.network)
+        check_kind(owner, callable, "a function", network=self.network, model=self.model)
+        check_kind(owner, callable, "a function", record=self.record)
         check_kind(owner, AbstractPlanner, "a planner of zero_search", planner=self.planner)
         if not callable(self.explorer):
             check_kind(owner, AbstractPlanner, "a planner of zero_search", explorer=self.explorer)
@@ -161,14 +184,16 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             target_period=self.target_period,
         )
         check_range(owner, 0, 1, target_rate=self.target_rate)
-        check_range(owner, 0, value_weight=self.value_weight, l2=self.l2)
+        for name in ("value_weight", "entropy_bonus", "l2"):
+            check_range(owner, 0, **{name: getattr(self, name)})
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
         """Fresh parameters, or with an `actor` of this agent those of its network and its
         statistics, and a fresh optimiser."""
         params, statistics = parameters(self.network, key=key), self.statistics
         if actor is not None:
-            check_kind("MuZero.init", LatentModel, "a model that was learned", actor=actor.model)
+            kind = AbstractLatentModel
+            check_kind("MuZero.init", kind, "a model that was learned", actor=actor.model)
             model: Any = actor.model
             params = adopted(params, model.network)
             statistics = adopted(statistics, model.statistics)
@@ -181,7 +206,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     def actor(self, state: MuZeroState, *, explore: bool) -> PlanningActor:
         planner = self._explorer(state) if explore else self.planner
         params = state.target if self.target_acts else state.params
-        return PlanningActor(planner, self._model(params, state.statistics))
+        return PlanningActor(planner, self._model(params, state.statistics), self.record)
 
     def _explorer(self, state: MuZeroState) -> AbstractPlanner:
         found = self.explorer
@@ -190,7 +215,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     def reanalyser(self, state: MuZeroState) -> Callable[..., Experience]:
         """Plans with the target network, as the explorer does: what an unroll reads, and with
         `bootstrap="plan"` also what returns end with."""
-        actor = PlanningActor(self._explorer(state), self._model(state.target, state.statistics))
+        model = self._model(state.target, state.statistics)
+        actor = PlanningActor(self._explorer(state), model, self.record)
         last = self.num_unroll + 1 + (self.n_steps if self.bootstrap == "plan" else 0)
         return Reanalyser(actor, last)
 
@@ -250,18 +276,23 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         unknown = _before(rows.last & ~over)
         # Positions are the first rows; steps lead from all of them but the last one.
         over, unknown, last = (x[: self.num_unroll + 1] for x in (over, unknown, rows.last))
-        taken, num_actions = rows.action[: over.size - 1], record.weights.shape[-1]
-        drawn = jr.randint(key, taken.shape, 0, num_actions, jnp.int32)
+        taken = jax.tree.map(lambda x: x[: over.size - 1], rows.action)
+        drawn = jr.randint(key, (over.size - 1,), 0, record.weights.shape[-1], jnp.int32)
+        candidates = jax.tree.map(lambda x: x[: over.size], record.candidates)
+        if candidates is not None or jnp.shape(taken) != drawn.shape:
+            check_candidates(candidates)
+            drawn = jax.tree.map(lambda x: x[0][drawn], candidates)
         reward = jnp.where(over[:-1], 0.0, rows.reward[: over.size - 1])
         scale = jnp.full(over.shape, 1 / self.num_unroll, jnp.float32).at[0].set(1.0)
         return Unrolled(
-            action=jnp.where(over[:-1], drawn, taken),
+            action=select_rows(over[:-1], drawn, taken),
             reward=jnp.append(jnp.zeros_like(reward[:1]), reward),
             reward_weight=jnp.where(unknown, 0.0, scale).at[0].set(0.0),
             value=jnp.where(over, 0.0, value[: over.size]),
             value_weight=jnp.where(unknown, 0.0, scale),
             policy=record.weights[: over.size],
             policy_weight=jnp.where(over | unknown | last, 0.0, scale),
+            candidates=candidates,
         )
 
     def _values(self, state: MuZeroState, rows: Experience) -> Float[Array, "batch time"]:
@@ -270,9 +301,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         model = self._model(state.target, state.statistics)
         return jax.vmap(jax.vmap(lambda obs: model.evaluate(obs)[1]))(rows.obs)
 
-    def _model(self, params: PyTree[Array], statistics: Statistics | None) -> LatentModel:
+    def _model(self, params: PyTree[Array], statistics: Statistics | None) -> AbstractLatentModel:
         network = bind(self.network, params)
-        return LatentModel(network, self.gamma, self.num_players, self.code, statistics)
+        return self.model(network, self.gamma, self.num_players, self.code, statistics)
 
     def _loss(
         self,
@@ -284,19 +315,21 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     ) -> tuple[Array, Metrics]:
         network = bind(self.network, params)
         first = normalised(statistics, jax.tree.map(lambda x: x[:, 0], rows.obs.features))
-        rewards, logits, values = jax.vmap(ft.partial(_unroll, network))(first, learned.action)
-        log_probs = jax.nn.log_softmax(logits)
-        cross_entropy = jax.vmap(jax.vmap(weighted_policy_loss))
+        rewards, policies, values = jax.vmap(ft.partial(_unroll, network))(first, learned.action)
+        imitate = jax.vmap(jax.vmap(imitation))
+        cross_entropy, entropy = imitate(policies, learned.policy, learned.candidates)
         loss_of = jax.vmap(jax.vmap(ft.partial(number_loss, self.code)))
         mean = ft.partial(masked_mean, weights=weights, total=jnp.sum(weights))
 
         def part(loss: Array, weight: Array) -> Array:
             return mean(jnp.sum(jnp.where(weight > 0, weight * loss, 0.0), axis=1))
 
-        policy_loss = part(cross_entropy(log_probs, learned.policy), learned.policy_weight)
+        policy_loss = part(cross_entropy, learned.policy_weight)
         value_loss = part(loss_of(values, learned.value), learned.value_weight)
         reward_loss = part(loss_of(rewards, learned.reward), learned.reward_weight)
         loss = policy_loss + self.value_weight * value_loss + reward_loss
+        if self.entropy_bonus:
+            loss = loss - self.entropy_bonus * part(entropy, learned.policy_weight)
         beside: Metrics = {}
         if self.l2:
             beside["l2_loss"] = self.l2 * square_sum(params)
@@ -311,7 +344,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "reward_loss": reward_loss,
-            "policy_entropy": mean(cross_entropy(log_probs, jnp.exp(log_probs))[:, 0]),
+            "policy_entropy": mean(entropy[:, 0]),
             "value_error": mean(error[:, 0]),
             "value_error_unrolled": mean(error[:, -1]),
             "value_target": mean(learned.value[:, 0]),
@@ -331,9 +364,10 @@ def _before(x: Array) -> Array:
 
 
 def _unroll(
-    network: Any, features: PyTree[Array], actions: Int[Array, " steps"]
-) -> tuple[Array, Array, Array]:
-    """The rewards, logits and values of all positions of one window. The first reward is filler."""
+    network: Any, features: PyTree[Array], actions: PyTree[Array]
+) -> tuple[Array, Any, Array]:
+    """The rewards, policies and values of all positions of one window. The first reward is
+    filler."""
 
     def body(hidden: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
         hidden, reward = network.step(optax.scale_gradient(hidden, 0.5), action)
@@ -342,5 +376,5 @@ def _unroll(
     first = network.represent(features)
     # Not in a loop, where a CPU takes many times as long for the gradient of a convolution.
     _, (hidden, rewards) = jax.lax.scan(body, first, actions, unroll=True)
-    logits, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
-    return jnp.concatenate([rewards[:1], rewards]), logits, values
+    policies, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
+    return jnp.concatenate([rewards[:1], rewards]), policies, values

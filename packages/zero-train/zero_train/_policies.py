@@ -11,8 +11,10 @@ from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree
 from zero_envs import Observation, Transition
 
 from ._agent import AbstractActor
+from ._arrays import log_softmax
 from ._faults import move_faults
 from ._learning import bind, if_finite, observation_check
+from .losses import weighted_policy_loss
 
 
 @runtime_checkable
@@ -122,6 +124,38 @@ def policies(
 ) -> Any:
     """The policy of every row of `[rows]`, as one pytree."""
     return jax.vmap(lambda x, mask: masked(bind(network, params)(x), mask))(features, legal)
+
+
+def imitation(
+    policy: Any,
+    weights: Float[Array, " candidates"],
+    candidates: PyTree[Array],
+    legal: Bool[Array, " actions"] | None = None,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The loss of a policy that imitates a plan of ONE state, `-sum(weights * log pi(candidates))`,
+    and the policy's entropy.
+
+    The policy is logits, or a distribution with `log_prob` and `entropy`. Without `candidates` the
+    weights are those of all actions. Of continuous actions it is the loss of Hubert et al. 2021
+    (https://arxiv.org/abs/2104.06303), section 5: the cross-entropy to the weights of the draws.
+    """
+    if isinstance(policy, Array):
+        log_probs = log_softmax(policy if legal is None else jnp.where(legal, policy, -jnp.inf))
+        entropy = weighted_policy_loss(log_probs, jnp.exp(log_probs))
+        log_probs = log_probs if candidates is None else log_probs[candidates]
+        return weighted_policy_loss(log_probs, weights), entropy
+    check_candidates(candidates)
+    policy = masked(policy, legal)
+    return weighted_policy_loss(jax.vmap(policy.log_prob)(candidates), weights), policy.entropy()
+
+
+def check_candidates(candidates: PyTree[Array]) -> None:
+    """Raises where rows do not say which actions their weights belong to, and must."""
+    if candidates is None:
+        raise ValueError(
+            "the rows say nothing of the actions that their weights belong to: give the agent "
+            "`record=zero_train.candidates_and_value`, or for discrete actions a network of logits."
+        )
 
 
 def masked(policy: Any, legal: Bool[Array, " actions"] | None) -> Any:

@@ -4,21 +4,24 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.sharding import Mesh
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment
-from zero_search import ParticleSearch
+from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment, Observation
+from zero_search import AbstractProposalModel, ParticleSearch, SampledSearch
 from zero_train import (
     AbstractActor,
+    DistributionActor,
     evaluate,
     Loop,
     match,
     OPENING_PLIES,
     PlanningActor,
     PolicyActor,
+    PolicyEvaluator,
     RandomActor,
     rollout,
 )
@@ -78,9 +81,21 @@ def with_simulations(player: AbstractActor, simulations: int | None) -> Abstract
     assert isinstance(player, PlanningActor)
     model: Any = player.model
     if simulations == 0:
-        return PolicyActor(model.evaluate)
+        if not isinstance(player.model, AbstractProposalModel):
+            return PolicyActor(model.evaluate)
+        policy = jax.tree_util.Partial(_policy, model.evaluate)
+        return DistributionActor(policy, None, greedy=True)
     planner: Any = player.planner
-    return PlanningActor(dataclasses.replace(planner, num_simulations=simulations), model)
+    if isinstance(planner, SampledSearch):
+        tree = dataclasses.replace(planner.planner, num_simulations=simulations)
+        planner = dataclasses.replace(planner, planner=tree)
+    else:
+        planner = dataclasses.replace(planner, num_simulations=simulations)
+    return PlanningActor(planner, model)
+
+
+def _policy(evaluate: PolicyEvaluator, features: PyTree[Array]) -> Any:
+    return evaluate(Observation(features, None))[0]
 
 
 def network_alone(
