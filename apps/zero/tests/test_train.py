@@ -146,7 +146,7 @@ def test_a_game_for_one_player(tmp_path):
 
 
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
-    assert build_world("zero_envs.testing:Nim").agents == ("alphazero", "muzero")
+    assert build_world("zero_envs.testing:Nim").agents == ("alphazero", "muzero", "stochastic")
     assert build_world("zero_envs.testing:Corridor").players == 1
     assert build_world("zero_envs:Pendulum").agents == ("spo", "mpo")
 

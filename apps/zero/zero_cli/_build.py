@@ -21,7 +21,7 @@ from zero_nets import (
 )
 from zero_train import EnvironmentModel, ExpertIteration, Loop, NStepReturns
 
-from ._config import Config
+from ._config import Config, LATENT
 from ._muzero import muzero, SUPPORT, windows, world_model
 from ._worlds import build_world, SYMMETRIES, World
 
@@ -36,7 +36,7 @@ def build_loop(config: Config) -> Loop:
         agent = config.alphazero(network, model)
         buffer = ft.partial(EpisodeBuffer, num_players=world.players)
         return loop_of(config, world.env, agent, buffer, augment)
-    if config.agent == "muzero":
+    if config.agent in LATENT:
         return loop_of(config, world.env, muzero(config, world, network), windows(config))
     agent = ExpertIteration(
         network=network,
@@ -61,7 +61,7 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     channels]`, and a perceptron of all numbers of any other."""
     features, env = world.observation.features, world.env
     num_actions: int = env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
-    if config.agent == "muzero":
+    if config.agent in LATENT:
         return world_model(config, world, num_actions, key=key)
     if config.network != "auto":
         return _own_network(config, features, num_actions, key=key)

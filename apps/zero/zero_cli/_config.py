@@ -11,7 +11,9 @@ from zero_app import AbstractTreeSearchConfig, Count, Fraction, UsageError
 
 
 #: The agents that search a tree.
-Agent = Literal["alphazero", "expert", "muzero"]
+Agent = Literal["alphazero", "expert", "muzero", "stochastic"]
+#: Those that plan over a model that they learn.
+LATENT = ("muzero", "stochastic")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Config(AbstractTreeSearchConfig):
     agent: Agent = "alphazero"
     """AlphaZero learns the outcomes of whole games; expert iteration learns n-step returns, with
     chance nodes where the odds are known; MuZero plans over a model that it learns, and does not
-    use --symmetries, --value-mix and --average."""
+    use --symmetries, --value-mix and --average; stochastic is MuZero with a model of chance."""
     network: str = "auto"
     """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
     for the rest."""
@@ -65,7 +67,7 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
-        if self.agent == "muzero" and self.capacity <= self.model_steps + self.n_steps:
+        if self.agent in LATENT and self.capacity <= self.model_steps + self.n_steps:
             raise UsageError(
                 f"--capacity {self.capacity} has no window of --model-steps {self.model_steps} and "
                 f"--n-steps {self.n_steps}; give at least {self.model_steps + self.n_steps + 1}."

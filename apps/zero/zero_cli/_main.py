@@ -29,7 +29,7 @@ from ._worlds import build_world, OWN_APPS, TUNED
 class _Chosen:
     """What must be known before all other flags."""
 
-    agent: Literal["alphazero", "expert", "muzero", "spo", "mpo"] | None = None
+    agent: Literal["alphazero", "expert", "muzero", "stochastic", "spo", "mpo"] | None = None
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
 
 

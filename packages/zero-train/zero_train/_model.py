@@ -21,9 +21,9 @@ from zero_envs import (
 from zero_search import (
     AbstractChanceModel,
     AbstractHiddenModel,
-    AbstractPriorModel,
     AbstractProposalModel,
     Proposal,
+    sampled_step,
 )
 
 from ._arrays import check_kind
@@ -243,6 +243,41 @@ class LatentNetwork(Protocol):
         ...
 
 
+@runtime_checkable
+class StochasticNetwork(Protocol):
+    """What Stochastic MuZero learns, each for ONE example, as a `zero_nets.StochasticWorldModel`
+    does. An action leads from a hidden state to an afterstate, and a code of what chance did from
+    there to the next hidden state."""
+
+    num_codes: int
+
+    def represent(self, features: Any) -> Array:
+        """The hidden state of the features of an observation."""
+        ...
+
+    def predict(self, hidden: Array) -> tuple[Array, Array]:
+        """The logits and the value of a hidden state, for the player to move."""
+        ...
+
+    def afterstate(self, hidden: Array, action: Any) -> Array:
+        """What lies between the action and its outcome."""
+        ...
+
+    def predict_afterstate(self, afterstate: Array) -> tuple[Array, Array]:
+        """The logits of the codes, and the value for the player who acted, with the reward of the
+        move."""
+        ...
+
+    def resolve(self, afterstate: Array, code: Float[Array, " codes"]) -> tuple[Array, Array]:
+        """The next hidden state and the reward of the move; `code` is one-hot."""
+        ...
+
+    def encode(self, features: Any, next_features: Any) -> Float[Array, " codes"]:
+        """A score for each code, of two observations in turn: the highest is what chance did
+        between them."""
+        ...
+
+
 class LatentNode(eqx.Module):
     """A hidden state, and the actions that a plan may take there: those that are legal at the root,
     and below it all, since the network alone knows what comes then."""
@@ -251,22 +286,33 @@ class LatentNode(eqx.Module):
     legal: Bool[Array, "batch actions"]
 
 
-class LatentModel(AbstractPriorModel[LatentNode]):
+class LatentAfterstate(eqx.Module):
+    """An afterstate in the place of a hidden state, and what the network says of it."""
+
+    node: LatentNode
+    logits: Float[Array, "batch codes"]
+    value: Float[Array, " batch"]
+
+
+class LatentModel(AbstractChanceModel[LatentNode, LatentAfterstate]):
     """A learned model: of the environment it sees an observation and the legal actions of the root,
     and nothing else (Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265).
 
     Nothing is ever final in it: after an end, the network has learned, there are no rewards.
 
+    What kind of world it is follows from the network: with a [`zero_train.StochasticNetwork`][]
+    tree searches have chance nodes, whose outcomes are the codes (Antonoglou et al. 2022).
+
     **Attributes:**
 
-    - `network`: see [`zero_train.LatentNetwork`][].
+    - `network`: see [`zero_train.LatentNetwork`][] and [`zero_train.StochasticNetwork`][].
     - `gamma`: the discount factor, as in [`zero_train.EnvironmentModel`][].
     - `num_players`: 1, or 2 who take turns, so that every value is the opponent's one move later.
     - `code`: where rewards and values are logits over atoms, what they stand for.
     - `statistics`: to normalise features by, or `None`.
     """
 
-    network: LatentNetwork
+    network: LatentNetwork | StochasticNetwork
     gamma: float = 1.0
     num_players: int = 1
     code: ValueCode | None = None
@@ -275,6 +321,10 @@ class LatentModel(AbstractPriorModel[LatentNode]):
     def __check_init__(self):
         check_gamma("LatentModel", self.gamma)
         check_players("LatentModel", self.num_players)
+
+    @property
+    def num_outcomes(self) -> int:
+        return self.network.num_codes if isinstance(self.network, StochasticNetwork) else 0
 
     def evaluate(self, obs: Observation) -> tuple[Float[Array, " actions"], Float[Array, ""]]:
         """The logits and the value of one observation, without a search."""
@@ -296,23 +346,49 @@ class LatentModel(AbstractPriorModel[LatentNode]):
     def step(
         self, node: LatentNode, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
     ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        hidden, reward = jax.vmap(self.network.step)(node.hidden, action)
-        reward = jax.vmap(ft.partial(decoded, self.code))(reward)
-        sign = self.gamma if self.num_players == 1 else -self.gamma
-        legal = jnp.ones_like(node.legal)
-        return (
-            LatentNode(hidden, legal),
-            reward,
-            jnp.full_like(reward, sign),
-            jnp.zeros(reward.shape, bool),
-        )
+        if isinstance(self.network, StochasticNetwork):
+            return sampled_step(self, node, action, key=key)
+        return self._stepped(node, *jax.vmap(self.network.step)(node.hidden, action))
 
     def predict(
         self, node: LatentNode, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
         logits, value = jax.vmap(self.network.predict)(node.hidden)
-        value = jax.vmap(ft.partial(decoded, self.code))(value)
-        return jnp.where(node.legal, logits, -jnp.inf), value
+        return jnp.where(node.legal, logits, -jnp.inf), self._numbers(value)
+
+    def afterstate(self, node: LatentNode, action: Int[Array, " batch"]) -> LatentAfterstate:
+        assert isinstance(self.network, StochasticNetwork)  # `num_outcomes` is 0 otherwise
+        hidden = jax.vmap(self.network.afterstate)(node.hidden, action)
+        logits, value = jax.vmap(self.network.predict_afterstate)(hidden)
+        node = LatentNode(hidden, jnp.ones_like(node.legal))
+        return LatentAfterstate(node, logits, self._numbers(value))
+
+    def outcome_logits(self, afterstate: LatentAfterstate) -> Float[Array, "batch outcomes"]:
+        return afterstate.logits
+
+    def afterstate_value(
+        self, afterstate: LatentAfterstate, *, key: Key[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        return afterstate.value
+
+    def resolve(
+        self, afterstate: LatentAfterstate, outcome: Int[Array, " batch"]
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        assert isinstance(self.network, StochasticNetwork)
+        code = jax.nn.one_hot(outcome, self.num_outcomes, dtype=jnp.float32)
+        node = afterstate.node
+        return self._stepped(node, *jax.vmap(self.network.resolve)(node.hidden, code))
+
+    def _stepped(
+        self, before: LatentNode, hidden: Float[Array, "batch ..."], reward: Array
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        reward = self._numbers(reward)
+        sign = self.gamma if self.num_players == 1 else -self.gamma
+        node = LatentNode(hidden, jnp.ones_like(before.legal))
+        return node, reward, jnp.full_like(reward, sign), jnp.zeros(reward.shape, bool)
+
+    def _numbers(self, output: Array) -> Float[Array, " batch"]:
+        return jax.vmap(ft.partial(decoded, self.code))(output)
 
 
 def check_players(owner: str, num_players: int) -> None:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
 from zero_search import AbstractPlanner
@@ -32,7 +32,15 @@ from ._learning import (
     square_sum,
     update_target,
 )
-from ._model import check_gamma, check_players, decoded, LatentModel, number_loss, ValueCode
+from ._model import (
+    check_gamma,
+    check_players,
+    decoded,
+    LatentModel,
+    number_loss,
+    StochasticNetwork,
+    ValueCode,
+)
 from ._policies import normalised, Statistics, with_observations
 from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
@@ -48,12 +56,14 @@ class Unrolled(eqx.Module):
     **Attributes:**
 
     - `action`: those of the unroll.
+    - `chance`: drawn from [0, 1): which of its codes a stochastic model takes after a true end.
     - `reward`, `reward_weight`: of the step that led to each position; of weight 0 at the first.
     - `value`, `value_weight`: of each position: the first row, and after each step.
     - `policy`, `policy_weight`: likewise.
     """
 
     action: Int[Array, "*axes steps"]
+    chance: Float[Array, "*axes steps"]
     reward: Float[Array, "*axes positions"]
     reward_weight: Float[Array, "*axes positions"]
     value: Float[Array, "*axes positions"]
@@ -97,13 +107,24 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
 
     With Gumbel searches (`zero_search.TreeSearch.gumbel`) it is Gumbel MuZero.
 
+    With a [`zero_train.StochasticNetwork`][] it is Stochastic MuZero (Antonoglou et al. 2022,
+    "Planning in stochastic environments with a learned model"). The code `c_k` of a step is the
+    one-hot arg max of what the encoder `e_k` says of the observations before and after it, with the
+    gradient of `e_k` itself (straight through). To the loss is added, for each step,
+
+    `(value_weight * L(q_k, z_k) - log p_k(c_k) + commitment * |c_k - e_k|^2) / num_unroll`,
+
+    where `q_k` and `p_k` are the value and the law of the codes in the afterstate, and `c_k` is
+    held fixed. After a true end codes are drawn, and only `q_k` learns.
+
     It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
     fewer steps. It gives the buffer priorities, `|plan's value - z|` of the first row: use a
     [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0` draws uniformly.
 
     **Attributes:**
 
-    - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][].
+    - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][], or a
+        [`zero_train.StochasticNetwork`][] where the environment's steps are random.
     - `optimiser`: any optax transformation.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
         falls while it learns.
@@ -118,6 +139,7 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
     - `target_period`: the target network is a copy of the parameters after every so many updates.
     - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
         updated once with every block that is collected; `None` leaves observations as they are.
+    - `commitment`: as above; only a stochastic network has it.
     """
 
     network: Callable[..., Any]
@@ -134,6 +156,7 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
     bootstrap: str = "plan"
     target_period: int = 100
     statistics: Statistics | None = None
+    commitment: float = 0.25
 
     def __check_init__(self):
         owner = "MuZero"
@@ -156,7 +179,9 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
             n_steps=self.n_steps,
             target_period=self.target_period,
         )
-        check_range(owner, 0, value_weight=self.value_weight, l2=self.l2)
+        check_range(
+            owner, 0, value_weight=self.value_weight, l2=self.l2, commitment=self.commitment
+        )
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
         """Fresh parameters, or with an `actor` of this agent those of its network and its
@@ -232,11 +257,13 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         # Positions are the first rows; steps lead from all of them but the last one.
         over, unknown, last = (x[: self.num_unroll + 1] for x in (over, unknown, rows.last))
         taken, num_actions = rows.action[: over.size - 1], record.weights.shape[-1]
-        drawn = jr.randint(key, taken.shape, 0, num_actions, jnp.int32)
+        akey, ckey = jr.split(key)
+        drawn = jr.randint(akey, taken.shape, 0, num_actions, jnp.int32)
         reward = jnp.where(over[:-1], 0.0, rows.reward[: over.size - 1])
         scale = jnp.full(over.shape, 1 / self.num_unroll, jnp.float32).at[0].set(1.0)
         return Unrolled(
             action=jnp.where(over[:-1], drawn, taken),
+            chance=jr.uniform(ckey, taken.shape, jnp.float32),
             reward=jnp.append(jnp.zeros_like(reward[:1]), reward),
             reward_weight=jnp.where(unknown, 0.0, scale).at[0].set(0.0),
             value=jnp.where(over, 0.0, value[: over.size]),
@@ -264,8 +291,18 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         weights: Float[Array, " batch"],
     ) -> tuple[Array, Metrics]:
         network = bind(self.network, params)
-        first = normalised(statistics, jax.tree.map(lambda x: x[:, 0], rows.obs.features))
-        rewards, logits, values = jax.vmap(ft.partial(_unroll, network))(first, learned.action)
+        positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
+        features = normalised(statistics, positions)
+        first = jax.tree.map(lambda x: x[:, 0], features)
+        # Where a policy is learned an action was played, and led to the next position.
+        played = learned.policy_weight[:, :-1] > 0
+        scores: Any = None
+        codes: Any = None
+        if isinstance(network, StochasticNetwork):
+            scores, codes = jax.vmap(ft.partial(_codes, network))(features, played, learned.chance)
+        rewards, logits, values, afterstates = jax.vmap(ft.partial(_unroll, network))(
+            first, learned.action, codes
+        )
         log_probs = jax.nn.log_softmax(logits)
         cross_entropy = jax.vmap(jax.vmap(weighted_policy_loss))
         loss_of = jax.vmap(jax.vmap(ft.partial(number_loss, self.code)))
@@ -279,6 +316,21 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
         reward_loss = part(loss_of(rewards, learned.reward), learned.reward_weight)
         loss = policy_loss + self.value_weight * value_loss + reward_loss
         beside: Metrics = {}
+        if codes is not None:
+            told = jnp.where(played, learned.reward_weight[:, 1:], 0.0)
+            fixed, (law, worth) = jax.lax.stop_gradient(codes), afterstates
+            law_loss = part(cross_entropy(jax.nn.log_softmax(law), fixed), told)
+            away = part(jnp.sum(jnp.square(fixed - scores), axis=-1), told)
+            worth_loss = part(loss_of(worth, learned.value[:, :-1]), learned.reward_weight[:, 1:])
+            loss = loss + law_loss + self.commitment * away + self.value_weight * worth_loss
+            shares = jnp.sum((weights[:, None] * told)[..., None] * fixed, axis=(0, 1))
+            shares = shares / jnp.maximum(jnp.sum(shares), _LEAST)
+            beside |= {
+                "chance_loss": law_loss,
+                "commitment_loss": away,
+                "afterstate_loss": worth_loss,
+                "code_entropy": jnp.sum(jax.scipy.special.entr(shares)),
+            }
         if self.l2:
             beside["l2_loss"] = self.l2 * square_sum(params)
             loss = loss + beside["l2_loss"]
@@ -311,17 +363,46 @@ def _before(x: Array) -> Array:
     return jnp.append(jnp.zeros((1,), bool), jnp.cumsum(x[:-1]) > 0)
 
 
-def _unroll(
-    network: Any, features: PyTree[Array], actions: Int[Array, " steps"]
-) -> tuple[Array, Array, Array]:
-    """The rewards, logits and values of all positions of one window. The first reward is filler."""
+def _codes(
+    network: StochasticNetwork,
+    features: PyTree[Array],
+    played: Bool[Array, " steps"],
+    chance: Float[Array, " steps"],
+) -> tuple[Float[Array, "steps codes"], Float[Array, "steps codes"]]:
+    """The encoder's scores and the code of every step between the positions of one window: the
+    highest, or where nothing was played a drawn one."""
+    before: Any = jax.tree.map(lambda x: x[:-1], features)
+    after: Any = jax.tree.map(lambda x: x[1:], features)
+    scores: Any = jax.vmap(network.encode)(before, after)
+    one_hot = ft.partial(jax.nn.one_hot, num_classes=network.num_codes, dtype=jnp.float32)
+    highest: Any = one_hot(jnp.argmax(scores, axis=1))
+    straight = scores + jax.lax.stop_gradient(highest - scores)
+    drawn = one_hot((chance * network.num_codes).astype(jnp.int32))
+    return scores, jnp.where(played[:, None], straight, drawn)
 
-    def body(hidden: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
-        hidden, reward = network.step(optax.scale_gradient(hidden, 0.5), action)
-        return hidden, (hidden, reward)
+
+def _unroll(
+    network: Any,
+    features: PyTree[Array],
+    actions: Int[Array, " steps"],
+    codes: Float[Array, "steps codes"] | None,
+) -> tuple[Array, Array, Array, Any]:
+    """The rewards, logits and values of all positions of one window, and with codes what is
+    predicted of its afterstates. The first reward is filler."""
+
+    def body(hidden: Array, step: tuple[Array, Array | None]) -> tuple[Array, Any]:
+        (action, code), after = step, None
+        before = optax.scale_gradient(hidden, 0.5)
+        if code is None:
+            hidden, reward = network.step(before, action)
+        else:
+            after = network.afterstate(before, action)
+            hidden, reward = network.resolve(after, code)
+        return hidden, (hidden, reward, after)
 
     first = network.represent(features)
     # Not in a loop, where a CPU takes many times as long for the gradient of a convolution.
-    _, (hidden, rewards) = jax.lax.scan(body, first, actions, unroll=True)
+    _, (hidden, rewards, after) = jax.lax.scan(body, first, (actions, codes), unroll=True)
     logits, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
-    return jnp.concatenate([rewards[:1], rewards]), logits, values
+    afterstates = None if after is None else jax.vmap(network.predict_afterstate)(after)
+    return jnp.concatenate([rewards[:1], rewards]), logits, values, afterstates
