@@ -48,7 +48,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
             ["train", "pgx/kuhn_poker"],
             "hides a part of its state from the player, and has no `resample` to guess it",
         ),
-        (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero, muzero."),
+        (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero, muzero, stoch"),
         (
             ["train", "pendulum", "--agent", "expert"],
             "cannot play pendulum; give one of spo, mpo, sampled, sampled-alphazero.",
@@ -331,10 +331,10 @@ def test_help_without_jax_is_that_of_the_commands(capsys):
 def test_the_list_says_who_can_play(zero):
     _, out, _ = zero("list")
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()}
-    assert lines["pgx/tic_tac_toe"] == "2 alphazero, muzero; symmetries"
+    assert lines["pgx/tic_tac_toe"] == "2 alphazero, muzero, stochastic; symmetries"
     assert (
         lines["brax/ant"] == "1 spo, mpo, sampled, sampled-alphazero"
-        and lines["2048"] == "1 expert, spo, mpo, muzero"
+        and lines["2048"] == "1 expert, spo, mpo, muzero, stochastic"
     )
     assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
     assert lines["minesweeper"] == "1 the app minesweeper; presets of its own; trained player"
@@ -359,7 +359,7 @@ def test_the_list_says_who_can_play(zero):
                 "2",
                 "18 numbers: [3, 3, 2]",
                 "9",
-                "alphazero, muzero; symm",
+                "alphazero, muzero, stochastic; symm",
                 "train, eval, play, serve, watch, compare,",
             ],
         ),
@@ -370,7 +370,7 @@ def test_the_list_says_who_can_play(zero):
                 "1",
                 "496 numbers: [4, 4, 31]",
                 "4",
-                "expert, spo, mpo, muzero",
+                "expert, spo, mpo, muzero, stochastic",
                 "train, eval, watch, compare,",
             ],
         ),

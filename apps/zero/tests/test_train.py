@@ -159,7 +159,7 @@ def test_an_episode_of_continuous_actions():
 
 
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
-    assert build_world("zero_envs.testing:Nim").agents == ("alphazero", "muzero")
+    assert build_world("zero_envs.testing:Nim").agents == ("alphazero", "muzero", "stochastic")
     assert build_world("zero_envs.testing:Corridor").players == 1
     agents = build_world("zero_envs:Pendulum").agents
     assert agents == ("spo", "mpo", "sampled", "sampled-alphazero")

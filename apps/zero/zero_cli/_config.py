@@ -13,7 +13,7 @@ from zero_search import SampledSearch, TreeSearch
 
 
 #: The agents that search a tree.
-Agent = Literal["alphazero", "expert", "muzero", "sampled", "sampled-alphazero"]
+Agent = Literal["alphazero", "expert", "muzero", "stochastic", "sampled", "sampled-alphazero"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +25,9 @@ class Config(AbstractTreeSearchConfig):
     agent: Agent = "alphazero"
     """AlphaZero learns the outcomes of whole games; expert iteration learns n-step returns, with
     chance nodes where the odds are known; MuZero plans over a model that it learns, and does not
-    use --symmetries, --value-mix and --average. Of continuous actions, and those of several
-    components, sampled is Sampled MuZero, and sampled-alphazero plans over the environment."""
+    use --symmetries, --value-mix and --average; stochastic is MuZero with a model of chance. Of
+    continuous actions, and those of several components, sampled is Sampled MuZero, and
+    sampled-alphazero plans over the environment."""
     network: str = "auto"
     """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
     for the rest."""
@@ -96,7 +97,7 @@ class Config(AbstractTreeSearchConfig):
     @property
     def learns_model(self) -> bool:
         """Whether the agent plans over a model that it learns."""
-        return self.agent in ("muzero", "sampled")
+        return self.agent in ("muzero", "stochastic", "sampled")
 
     @property
     def samples(self) -> bool:

@@ -1,4 +1,4 @@
-"""Builds MuZero's network, agent and buffer from a configuration."""
+"""Builds the network, agent and buffer of MuZero and Stochastic MuZero from a configuration."""
 
 import dataclasses
 import functools as ft
@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from zero_app import UsageError
 from zero_memory import PrioritisedTrajectoryBuffer
-from zero_nets import RunningStatistics, ValueSupport, WorldModel
+from zero_nets import RunningStatistics, StochasticWorldModel, ValueSupport, WorldModel
 from zero_train import candidates_and_value, LatentPolicyModel, MuZero
 
 from ._config import Config
@@ -51,13 +51,16 @@ def windows(config: Config) -> Any:
     return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=0.6, beta=0.4)
 
 
-def world_model(config: Config, world: World, *, key: PRNGKeyArray) -> WorldModel:
+def world_model(
+    config: Config, world: World, *, key: PRNGKeyArray
+) -> WorldModel | StochasticWorldModel:
     """Convolutions for a board or image, a perceptron for any other observation."""
     features, values = world.observation.features, (_code(world).num_atoms,)
     if config.network != "auto":
         raise no_own_network(config)
+    kind = StochasticWorldModel if config.agent == "stochastic" else WorldModel
     if world.is_board and not config.samples:
-        return WorldModel.convolutional(
+        return kind.convolutional(
             features.shape,
             world.num_actions,
             channels=config.channels,
@@ -65,7 +68,7 @@ def world_model(config: Config, world: World, *, key: PRNGKeyArray) -> WorldMode
             value_shape=values,
             key=key,
         )
-    return WorldModel.perceptron(
+    return kind.perceptron(
         features,
         **world.action_shape,
         width=4 * config.channels,

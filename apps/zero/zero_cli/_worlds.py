@@ -145,7 +145,7 @@ def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
     if not issubclass(kind, AbstractDiscreteEnvironment):
         return ()
     if two:
-        return "alphazero", "muzero"
+        return "alphazero", "muzero", "stochastic"
     if issubclass(kind, AbstractChanceEnvironment):
-        return "expert", "spo", "mpo", "muzero"
-    return "spo", "mpo", "expert", "muzero"
+        return "expert", "spo", "mpo", "muzero", "stochastic"
+    return "spo", "mpo", "expert", "muzero", "stochastic"

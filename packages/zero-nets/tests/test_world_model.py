@@ -122,6 +122,86 @@ def test_an_unrolled_model_stays_in_range_and_learns_through_every_step(board):
     np.testing.assert_array_equal(used, [True, True, True, True, False])
 
 
+def test_a_code_follows_an_action_as_numpy_says():
+    """Afterstates and hidden states are scaled; a code is a vector, here no one-hot one."""
+    codes = 3
+    taking = lambda first, size: zero_nets.Chain(
+        first, nets.random(zero_nets.LinearHead, size, (4,))
+    )
+    model: Any = zero_nets.StochasticWorldModel(
+        vector_model(dynamics=taking(zero_nets.Concatenate(), 4 + codes)),
+        taking(zero_nets.ConcatenateOneHot(ACTIONS), 4 + ACTIONS),
+        zero_nets.ActorCritic(
+            nets.random(zero_nets.LinearHead, 4, (codes,)), nets.random(zero_nets.LinearHead, 4)
+        ),
+        zero_nets.Chain(zero_nets.Concatenate(), nets.random(zero_nets.LinearHead, 12, (codes,))),
+        codes,
+    )
+    hidden, code = scaled(nets.normal(5, 4)), np.abs(nets.normal(5, codes))
+    actions, observations = np.array([4, 0, 2, 1, 3], np.int32), nets.normal(2, 5, 6)
+
+    def run(hidden, action, code, first, second):
+        after = model.afterstate(hidden, action)
+        law, worth = model.predict_afterstate(after)
+        return after, law, worth, *model.resolve(after, code), model.encode(first, second)
+
+    found = jax.vmap(run)(hidden, actions, code, *observations)
+    joined = np.concatenate([hidden, np.eye(ACTIONS)[actions]], axis=1)
+    after = scaled(hidden + nets.linear(model.action.layers[1].linear, joined))
+    joined = np.concatenate([after, code], axis=1)
+    then = scaled(after + nets.linear(model.world.dynamics.layers[1].linear, joined))
+    wanted = (
+        after,
+        nets.linear(model.chance.policy.linear, after),
+        nets.linear(model.chance.value.linear, after)[:, 0],
+        then,
+        nets.linear(model.world.reward.linear, then)[:, 0],
+        nets.linear(model.encoder.layers[1].linear, np.concatenate(observations, axis=1)),
+    )
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("board", [False, True])
+def test_stochastic_models_learn_the_codes_they_were_given(board):
+    """Both ready-made models: codes as planes or numbers, the gradient reaches those taken alone,
+    and through a code the encoder, which tells the two observations apart."""
+    shape, codes = (3, 4, 2) if board else (6,), 5
+    kinds = zero_nets.StochasticWorldModel
+    parts: dict[str, Any] = dict(num_codes=codes, value_shape=(7,), key=jr.key(0))
+    if board:
+        model = kinds.convolutional(shape, ACTIONS, channels=4, blocks=1, **parts)
+    else:
+        model = kinds.perceptron(np.zeros(shape), ACTIONS, width=8, **parts)
+    model = jax.tree.map(lambda x: x + 0.1 * nets.normal(*x.shape) if eqx.is_array(x) else x, model)
+
+    @eqx.filter_jit
+    @eqx.filter_grad(has_aux=True)
+    def gradients(model, first, second):
+        scores = model.encode(first, second)
+        code = scores + jax.lax.stop_gradient(jax.nn.one_hot(2, codes) - scores)
+        after = model.afterstate(model.represent(first), jnp.int32(3))
+        hidden, reward = model.resolve(after, code)
+        law, worth = model.predict_afterstate(after)
+        logits, value = model.predict(hidden)
+        assert law.shape == (codes,) and worth.shape == reward.shape == value.shape == (7,)
+        return law[0] + worth[0] + reward[0] + logits[0] + value[0], scores
+
+    first, second = jnp.asarray(nets.normal(2, *shape))
+    gradient, scores = gradients(model, first, second)
+    _, turned = gradients(model, second, first)
+    assert jnp.abs(scores - turned).max() > 0.01
+    if board:
+        used = jnp.abs(gradient.world.dynamics.planes).max(axis=(1, 2)) > 0
+        acted = jnp.abs(gradient.action.planes).max(axis=(1, 2)) > 0
+    else:
+        weight = lambda chain: jnp.abs(chain.layers[1].layers[0].weight[:, 8:]).max(axis=0) > 0
+        used, acted = weight(gradient.world.dynamics), weight(gradient.action)
+    np.testing.assert_array_equal(used, np.arange(codes) == 2)
+    np.testing.assert_array_equal(acted, np.arange(ACTIONS) == 3)
+    assert all(jnp.abs(x).max() > 0 for x in jax.tree.leaves(gradient.encoder))
+
+
 def test_parts_may_compute_in_half_precision():
     model = vector_model()
     half = vector_model(encoder=zero_nets.MixedPrecision(model.encoder, jnp.bfloat16))
@@ -142,6 +222,8 @@ def test_refuses_what_does_not_fit():
     )
     with pytest.raises(ValueError, match=r"result has shape \(3,\); it must be \(4,\)"):
         model.step(jnp.zeros(4), jnp.int32(0))
+    with pytest.raises(ValueError, match="`num_codes`"):
+        zero_nets.StochasticWorldModel.perceptron(np.zeros(6), 9, num_codes=0, key=jr.key(0))
     with pytest.raises(ValueError, match="`blocks`"):
         zero_nets.WorldModel.convolutional((3, 3, 2), 9, blocks=0, key=jr.key(0))
 

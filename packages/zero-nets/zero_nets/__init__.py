@@ -78,7 +78,11 @@ from ._value_support import (
     signed_parabolic as signed_parabolic,
     ValueSupport as ValueSupport,
 )
-from ._world_model import normalise_min_max as normalise_min_max, WorldModel as WorldModel
+from ._world_model import (
+    normalise_min_max as normalise_min_max,
+    StochasticWorldModel as StochasticWorldModel,
+    WorldModel as WorldModel,
+)
 
 
 __version__ = importlib.metadata.version("zero-nets")

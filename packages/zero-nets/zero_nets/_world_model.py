@@ -1,4 +1,4 @@
-"""The learned model of MuZero: representation, dynamics, reward and prediction."""
+"""The learned models of MuZero and Stochastic MuZero."""
 
 import functools as ft
 from collections.abc import Callable
@@ -121,21 +121,14 @@ class WorldModel(eqx.Module):
         check_sizes(num_actions=num_actions, channels=channels, blocks=blocks, width=width)
         rows, columns, features = shape
         hkey, gkey, rkey, pkey = jr.split(key, 4)
-        size = rows * columns * _HEAD_CHANNELS
-        head = lambda key: Chain(
-            eqx.nn.Lambda(jax.nn.relu),
-            Conv(channels, _HEAD_CHANNELS, 1, key=key),
-            eqx.nn.Lambda(jax.nn.relu),
-            eqx.nn.Lambda(jnp.ravel),
-        )
         rkey, rhead = jr.split(rkey)
-        pkey, phead = jr.split(pkey)
-        prediction = _prediction(size, width, _policy(num_actions), value_shape, key=pkey)
+        board = rows, columns, channels
+        size = rows * columns * _HEAD_CHANNELS
         return cls(
             _Tower(tuple(shape), channels, blocks, key=hkey),
-            _BoardDynamics((rows, columns, channels), num_actions, blocks, key=gkey),
-            Chain(head(rhead), _head(size, width, _linear(value_shape), key=rkey)),
-            eqx.tree_at(lambda net: net.torso, prediction, head(phead)),
+            _BoardDynamics(board, num_actions, blocks, key=gkey),
+            Chain(_flat(channels, key=rhead), _head(size, width, _linear(value_shape), key=rkey)),
+            _board_prediction(board, width, num_actions, value_shape, key=pkey),
         )
 
     def represent(
@@ -149,13 +142,7 @@ class WorldModel(eqx.Module):
     ) -> tuple[Float[Array, "..."], Any]:
         """The hidden state after an action, and the reward network's result for it."""
         gkey, rkey = subkeys(key, 2)
-        moved = self.dynamics(hidden, action, key=gkey)
-        if moved.shape != hidden.shape:
-            raise ValueError(
-                f"The dynamics' result has shape {moved.shape}; it must be {hidden.shape}, that of "
-                "the hidden state."
-            )
-        hidden = normalise_min_max(hidden + moved)
+        hidden = _moved(self.dynamics, hidden, action, key=gkey)
         return hidden, self.reward(hidden, key=rkey)
 
     def predict(
@@ -163,6 +150,166 @@ class WorldModel(eqx.Module):
     ) -> tuple[Any, Any]:
         """The policy, or its logits, and the value of a hidden state, for the player to move."""
         return self.prediction(hidden, key=key)
+
+
+class StochasticWorldModel(eqx.Module):
+    """The networks of Stochastic MuZero (Antonoglou et al. 2022, "Planning in stochastic
+    environments with a learned model").
+
+    An action leads from a hidden state to an afterstate, which is an array of the same shape and
+    scaled in the same way, and a code of what chance did leads from there to the next hidden state.
+
+    [`zero_nets.StochasticWorldModel.perceptron`][] and
+    [`zero_nets.StochasticWorldModel.convolutional`][] build one.
+
+    **Attributes:**
+
+    - `world`: a [`zero_nets.WorldModel`][] whose dynamics take afterstates and codes, vectors
+        `[codes]`, instead of hidden states and actions.
+    - `action`: maps a hidden state and an action to what is added to the hidden state.
+    - `chance`: maps an afterstate to the logits of the codes and a value, as an
+        [`zero_nets.ActorCritic`][] does.
+    - `encoder`: maps two observations in turn to a score for each code.
+    - `num_codes`: the number of codes.
+    """
+
+    world: WorldModel
+    action: Callable[..., Any]
+    chance: Callable[..., Any]
+    encoder: Callable[..., Any]
+    num_codes: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        check_function(action=self.action, chance=self.chance, encoder=self.encoder)
+        check_sizes(num_codes=self.num_codes)
+
+    @classmethod
+    def perceptron(
+        cls,
+        observation: PyTree,
+        num_actions: int,
+        *,
+        num_codes: int = 32,
+        width: int = 64,
+        layers: int = 1,
+        value_shape: tuple[int, ...] = (),
+        key: PRNGKeyArray,
+    ) -> "StochasticWorldModel":
+        """Perceptrons, as in [`zero_nets.WorldModel.perceptron`][]."""
+        check_sizes(num_codes=num_codes)
+        wkey, gkey, akey, ckey, ekey = jr.split(key, 5)
+        world = WorldModel.perceptron(
+            observation, num_actions, width=width, layers=layers, value_shape=value_shape, key=wkey
+        )
+        size = sum(leaf.size for leaf in jax.tree.leaves(observation))
+        mlp = lambda in_size, out_size, key: MLP(
+            in_size,
+            (width,) * layers + (out_size,),
+            activation=jax.nn.silu,
+            norm="layer",
+            activate_final=False,
+            key=key,
+        )
+        dynamics = Chain(Concatenate(), mlp(width + num_codes, width, gkey))
+        return cls(
+            eqx.tree_at(lambda world: world.dynamics, world, dynamics),
+            Chain(ConcatenateOneHot(num_actions), mlp(width + num_actions, width, akey)),
+            _prediction(width, width, _policy(num_codes), value_shape, key=ckey),
+            Chain(Concatenate(), mlp(2 * size, num_codes, ekey)),
+            num_codes,
+        )
+
+    @classmethod
+    def convolutional(
+        cls,
+        shape: tuple[int, ...],
+        num_actions: int,
+        *,
+        num_codes: int = 32,
+        channels: int = 32,
+        blocks: int = 2,
+        width: int = 64,
+        value_shape: tuple[int, ...] = (),
+        key: PRNGKeyArray,
+    ) -> "StochasticWorldModel":
+        """Residual blocks, as in [`zero_nets.WorldModel.convolutional`][]; codes are learned planes
+        too."""
+        check_sizes(num_codes=num_codes)
+        wkey, gkey, akey, ckey, tkey, fkey, ekey = jr.split(key, 7)
+        world = WorldModel.convolutional(
+            shape,
+            num_actions,
+            channels=channels,
+            blocks=blocks,
+            width=width,
+            value_shape=value_shape,
+            key=wkey,
+        )
+        rows, columns, features = shape
+        board = rows, columns, channels
+        dynamics = _BoardDynamics(board, num_codes, blocks, key=gkey)
+        codes = (width, num_codes)
+        size = rows * columns * _HEAD_CHANNELS
+        return cls(
+            eqx.tree_at(lambda world: world.dynamics, world, dynamics),
+            _BoardDynamics(board, num_actions, blocks, key=akey),
+            _board_prediction(board, width, num_codes, value_shape, key=ckey),
+            Chain(
+                _Beside(),
+                _Tower((rows, columns, 2 * features), channels, blocks, key=tkey),
+                _flat(channels, key=fkey),
+                MLP(
+                    size,
+                    codes,
+                    activation=jax.nn.silu,
+                    norm="layer",
+                    activate_final=False,
+                    key=ekey,
+                ),
+            ),
+            num_codes,
+        )
+
+    def represent(
+        self, observation: PyTree, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "..."]:
+        """The hidden state of an observation."""
+        return self.world.represent(observation, key=key)
+
+    def predict(
+        self, hidden: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Any]:
+        """The logits of the policy and the value of a hidden state, for the player to move."""
+        return self.world.predict(hidden, key=key)
+
+    def afterstate(
+        self, hidden: Float[Array, "..."], action: PyTree, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "..."]:
+        """The afterstate that an action leads to."""
+        return _moved(self.action, hidden, action, key=key)
+
+    def predict_afterstate(
+        self, afterstate: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Any]:
+        """The logits of the codes, and the value for the player who acted, with the reward of the
+        move."""
+        return self.chance(afterstate, key=key)
+
+    def resolve(
+        self,
+        afterstate: Float[Array, "..."],
+        code: Float[Array, " codes"],
+        *,
+        key: PRNGKeyArray | None = None,
+    ) -> tuple[Float[Array, "..."], Any]:
+        """The hidden state that a one-hot code leads to, and the reward network's result for it."""
+        return self.world.step(afterstate, code, key=key)
+
+    def encode(
+        self, observation: PyTree, next_observation: PyTree, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, " codes"]:
+        """A score for each code of what chance did between two observations."""
+        return self.encoder(observation, next_observation, key=key)
 
 
 #: Channels of the 1x1 convolution before a head.
@@ -199,6 +346,51 @@ def _prediction(
     )
 
 
+def _board_prediction(
+    board: tuple[int, int, int],
+    width: int,
+    num_actions: int,
+    value_shape: tuple[int, ...],
+    *,
+    key: PRNGKeyArray,
+) -> ActorCritic:
+    pkey, fkey = jr.split(key)
+    rows, columns, channels = board
+    size = rows * columns * _HEAD_CHANNELS
+    prediction = _prediction(size, width, _policy(num_actions), value_shape, key=pkey)
+    return eqx.tree_at(lambda net: net.torso, prediction, _flat(channels, key=fkey))
+
+
+def _flat(channels: int, *, key: PRNGKeyArray) -> Chain:
+    """A board as a vector with few numbers for each cell."""
+    return Chain(
+        eqx.nn.Lambda(jax.nn.relu),
+        Conv(channels, _HEAD_CHANNELS, 1, key=key),
+        eqx.nn.Lambda(jax.nn.relu),
+        eqx.nn.Lambda(jnp.ravel),
+    )
+
+
+def _moved(
+    dynamics: Callable[..., Any], hidden: Array, action: PyTree, *, key: PRNGKeyArray | None
+) -> Array:
+    moved = dynamics(hidden, action, key=key)
+    if moved.shape != hidden.shape:
+        raise ValueError(
+            f"The dynamics' result has shape {moved.shape}; it must be {hidden.shape}, that of "
+            "the hidden state."
+        )
+    return normalise_min_max(hidden + moved)
+
+
+class _Beside(eqx.Module):
+    """Two boards as one with the features of both."""
+
+    def __call__(self, first: Array, second: Array, *, key: PRNGKeyArray | None = None) -> Array:
+        del key
+        return jnp.concatenate([numbers(first), numbers(second)], axis=-1)
+
+
 class _Tower(eqx.Module):
     """A convolution and residual blocks."""
 
@@ -223,7 +415,7 @@ class _Tower(eqx.Module):
 
 
 class _BoardDynamics(eqx.Module):
-    """A tower of the hidden state beside the plane of the action."""
+    """A tower of the hidden state beside the plane of the action, which may be one-hot."""
 
     planes: Float[Array, "actions rows columns"]
     tower: _Tower
@@ -237,9 +429,15 @@ class _BoardDynamics(eqx.Module):
         self.tower = _Tower((rows, columns, channels + 1), channels, blocks, key=tkey)
 
     def __call__(
-        self, hidden: Array, action: Int[Array, ""], *, key: PRNGKeyArray | None = None
+        self,
+        hidden: Array,
+        action: Int[Array, ""] | Float[Array, " actions"],
+        *,
+        key: PRNGKeyArray | None = None,
     ) -> Array:
-        plane = self.planes[action].astype(hidden.dtype)[..., None]
+        one_hot = is_floating(action)
+        plane = jnp.tensordot(action, self.planes, axes=1) if one_hot else self.planes[action]
+        plane = plane.astype(hidden.dtype)[..., None]
         return self.tower(jnp.concatenate([hidden, plane], axis=-1), key=key)
 
 

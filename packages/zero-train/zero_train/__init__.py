@@ -118,12 +118,14 @@ from ._model import (
     evaluate_batch as evaluate_batch,
     Evaluator as Evaluator,
     FeatureEvaluator as FeatureEvaluator,
+    LatentAfterstate as LatentAfterstate,
     LatentModel as LatentModel,
     LatentNetwork as LatentNetwork,
     LatentNode as LatentNode,
     LatentPolicyModel as LatentPolicyModel,
     PolicyEvaluator as PolicyEvaluator,
     PolicyModel as PolicyModel,
+    StochasticNetwork as StochasticNetwork,
     ValueCode as ValueCode,
 )
 from ._mpo import MPO as MPO

@@ -22,9 +22,9 @@ from zero_search import (
     AbstractChanceModel,
     AbstractHiddenModel,
     AbstractModel,
-    AbstractPriorModel,
     AbstractProposalModel,
     Proposal,
+    sampled_step,
 )
 
 from ._arrays import check_kind
@@ -244,12 +244,55 @@ class LatentNetwork(Protocol):
         ...
 
 
+@runtime_checkable
+class StochasticNetwork(Protocol):
+    """What Stochastic MuZero learns, each for ONE example, as a `zero_nets.StochasticWorldModel`
+    does. An action leads from a hidden state to an afterstate, and a code of what chance did from
+    there to the next hidden state."""
+
+    num_codes: int
+
+    def represent(self, features: Any) -> Array:
+        """The hidden state of the features of an observation."""
+        ...
+
+    def predict(self, hidden: Array) -> tuple[Array, Array]:
+        """The logits and the value of a hidden state, for the player to move."""
+        ...
+
+    def afterstate(self, hidden: Array, action: Any) -> Array:
+        """What lies between the action and its outcome."""
+        ...
+
+    def predict_afterstate(self, afterstate: Array) -> tuple[Array, Array]:
+        """The logits of the codes, and the value for the player who acted, with the reward of the
+        move."""
+        ...
+
+    def resolve(self, afterstate: Array, code: Float[Array, " codes"]) -> tuple[Array, Array]:
+        """The next hidden state and the reward of the move; `code` is one-hot."""
+        ...
+
+    def encode(self, features: Any, next_features: Any) -> Float[Array, " codes"]:
+        """A score for each code, of two observations in turn: the highest is what chance did
+        between them."""
+        ...
+
+
 class LatentNode(eqx.Module):
     """A hidden state, and the actions that a plan may take there: those that are legal at the root,
     and below it all, since the network alone knows what comes then. `None` where all are."""
 
     hidden: Float[Array, "batch ..."]
     legal: Bool[Array, "batch actions"] | None
+
+
+class LatentAfterstate(eqx.Module):
+    """An afterstate in the place of a hidden state, and what the network says of it."""
+
+    node: LatentNode
+    logits: Float[Array, "batch codes"]
+    value: Float[Array, " batch"]
 
 
 class AbstractLatentModel(AbstractModel[LatentNode]):
@@ -260,7 +303,7 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
     its attributes are, [`zero_train.LatentModel`][] says.
     """
 
-    network: eqx.AbstractVar[LatentNetwork]
+    network: eqx.AbstractVar[Any]
     gamma: eqx.AbstractVar[float]
     num_players: eqx.AbstractVar[int]
     code: eqx.AbstractVar[ValueCode | None]
@@ -289,43 +332,57 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
         features = normalised(self.statistics, obs.features)
         return LatentNode(jax.vmap(self.network.represent)(features), obs.legal)
 
-    def step(
-        self, node: LatentNode, action: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        hidden, reward = jax.vmap(self.network.step)(node.hidden, action)
-        reward = jax.vmap(ft.partial(decoded, self.code))(reward)
-        sign = self.gamma if self.num_players == 1 else -self.gamma
-        legal = None if node.legal is None else jnp.ones_like(node.legal)
-        return (
-            LatentNode(hidden, legal),
-            reward,
-            jnp.full_like(reward, sign),
-            jnp.zeros(reward.shape, bool),
-        )
-
     def predicted(self, node: LatentNode) -> tuple[Any, Float[Array, " batch"]]:
         """What the network predicts for hidden states, values decoded."""
         policy, value = jax.vmap(self.network.predict)(node.hidden)
-        return policy, jax.vmap(ft.partial(decoded, self.code))(value)
+        return policy, self.numbers(value)
+
+    def stepped(
+        self, before: LatentNode, hidden: Float[Array, "batch ..."], reward: Array
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        """What a step returns that leads to these hidden states, with these outputs for rewards."""
+        reward = self.numbers(reward)
+        sign = self.gamma if self.num_players == 1 else -self.gamma
+        legal = jax.tree.map(jnp.ones_like, before.legal)
+        last = jnp.zeros(reward.shape, bool)
+        return LatentNode(hidden, legal), reward, jnp.full_like(reward, sign), last
+
+    def numbers(self, output: Array) -> Float[Array, " batch"]:
+        """What the network's outputs for rewards or values stand for."""
+        return jax.vmap(ft.partial(decoded, self.code))(output)
 
 
-class LatentModel(AbstractLatentModel, AbstractPriorModel[LatentNode]):
+class LatentModel(AbstractLatentModel, AbstractChanceModel[LatentNode, LatentAfterstate]):
     """A learned model of discrete actions, see [`zero_train.AbstractLatentModel`][].
+
+    What kind of world it is follows from the network: with a [`zero_train.StochasticNetwork`][]
+    tree searches have chance nodes, whose outcomes are the codes (Antonoglou et al. 2022).
 
     **Attributes:**
 
-    - `network`: see [`zero_train.LatentNetwork`][].
+    - `network`: see [`zero_train.LatentNetwork`][] and [`zero_train.StochasticNetwork`][].
     - `gamma`: the discount factor, as in [`zero_train.EnvironmentModel`][].
     - `num_players`: 1, or 2 who take turns, so that every value is the opponent's one move later.
     - `code`: where rewards and values are logits over atoms, what they stand for.
     - `statistics`: to normalise features by, or `None`.
     """
 
-    network: LatentNetwork
+    network: LatentNetwork | StochasticNetwork
     gamma: float = 1.0
     num_players: int = 1
     code: ValueCode | None = None
     statistics: Statistics | None = None
+
+    @property
+    def num_outcomes(self) -> int:
+        return self.network.num_codes if isinstance(self.network, StochasticNetwork) else 0
+
+    def step(
+        self, node: LatentNode, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        if isinstance(self.network, StochasticNetwork):
+            return sampled_step(self, node, action, key=key)
+        return self.stepped(node, *jax.vmap(self.network.step)(node.hidden, action))
 
     def predict(
         self, node: LatentNode, *, key: Key[Array, " batch"]
@@ -338,6 +395,29 @@ class LatentModel(AbstractLatentModel, AbstractPriorModel[LatentNode]):
         logits, value = self.predicted(node)
         return jnp.where(node.legal, logits, -jnp.inf), value
 
+    def afterstate(self, node: LatentNode, action: Int[Array, " batch"]) -> LatentAfterstate:
+        assert isinstance(self.network, StochasticNetwork)  # `num_outcomes` is 0 otherwise
+        hidden = jax.vmap(self.network.afterstate)(node.hidden, action)
+        logits, value = jax.vmap(self.network.predict_afterstate)(hidden)
+        node = LatentNode(hidden, jax.tree.map(jnp.ones_like, node.legal))
+        return LatentAfterstate(node, logits, self.numbers(value))
+
+    def outcome_logits(self, afterstate: LatentAfterstate) -> Float[Array, "batch outcomes"]:
+        return afterstate.logits
+
+    def afterstate_value(
+        self, afterstate: LatentAfterstate, *, key: Key[Array, " batch"]
+    ) -> Float[Array, " batch"]:
+        return afterstate.value
+
+    def resolve(
+        self, afterstate: LatentAfterstate, outcome: Int[Array, " batch"]
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        assert isinstance(self.network, StochasticNetwork)
+        code = jax.nn.one_hot(outcome, self.num_outcomes, dtype=jnp.float32)
+        node = afterstate.node
+        return self.stepped(node, *jax.vmap(self.network.resolve)(node.hidden, code))
+
 
 class LatentPolicyModel(AbstractLatentModel, AbstractProposalModel[LatentNode]):
     """A learned model of continuous or factored actions, whose network predicts a policy such as
@@ -348,6 +428,11 @@ class LatentPolicyModel(AbstractLatentModel, AbstractProposalModel[LatentNode]):
     num_players: int = 1
     code: ValueCode | None = None
     statistics: Statistics | None = None
+
+    def step(
+        self, node: LatentNode, action: PyTree[Array], *, key: Key[Array, " batch"]
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        return self.stepped(node, *jax.vmap(self.network.step)(node.hidden, action))
 
     def propose(
         self, node: LatentNode, *, key: Key[Array, " batch"]

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
 from zero_search import AbstractPlanner, Plan
@@ -40,10 +40,11 @@ from ._model import (
     decoded,
     LatentModel,
     number_loss,
+    StochasticNetwork,
     ValueCode,
 )
 from ._policies import check_candidates, imitation, normalised, Statistics, with_observations
-from .losses import masked_mean
+from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
 
 
@@ -57,6 +58,7 @@ class Unrolled(eqx.Module):
     **Attributes:**
 
     - `action`: those of the unroll.
+    - `chance`: drawn from [0, 1): which of its codes a stochastic model takes after a true end.
     - `reward`, `reward_weight`: of the step that led to each position; of weight 0 at the first.
     - `value`, `value_weight`: of each position: the first row, and after each step.
     - `policy`, `policy_weight`: likewise.
@@ -64,6 +66,7 @@ class Unrolled(eqx.Module):
     """
 
     action: PyTree[Array]
+    chance: Float[Array, "*axes steps"]
     reward: Float[Array, "*axes positions"]
     reward_weight: Float[Array, "*axes positions"]
     value: Float[Array, "*axes positions"]
@@ -112,13 +115,24 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     (Hubert et al. 2021, https://arxiv.org/abs/2104.06303): `pi_k` are then the probabilities or
     densities of the plan's candidates.
 
+    With a [`zero_train.StochasticNetwork`][] it is Stochastic MuZero (Antonoglou et al. 2022,
+    "Planning in stochastic environments with a learned model"). The code `c_k` of a step is the
+    one-hot arg max of what the encoder `e_k` says of the observations before and after it, with the
+    gradient of `e_k` itself (straight through). To the loss is added, for each step,
+
+    `(value_weight * L(q_k, z_k) - log p_k(c_k) + commitment * |c_k - e_k|^2) / num_unroll`,
+
+    where `q_k` and `p_k` are the value and the law of the codes in the afterstate, and `c_k` is
+    held fixed. After a true end codes are drawn, and only `q_k` learns.
+
     It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
     fewer steps. It gives the buffer priorities, `|plan's value - z|` of the first row: use a
     [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0` draws uniformly.
 
     **Attributes:**
 
-    - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][].
+    - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][], or a
+        [`zero_train.StochasticNetwork`][] where the environment's steps are random.
     - `optimiser`: any optax transformation.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
         falls while it learns.
@@ -139,6 +153,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `model`: what is planned over: a [`zero_train.LatentModel`][] of the network's logits, or a
         [`zero_train.LatentPolicyModel`][] of its policy.
     - `record`: `(plan) -> PlanRecord`, with the plan's candidates unless they are all actions.
+    - `commitment`: as above; only a stochastic network has it.
     """
 
     network: Callable[..., Any]
@@ -160,6 +175,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     statistics: Statistics | None = None
     model: Callable[..., AbstractLatentModel] = LatentModel
     record: Callable[[Plan], PlanRecord] = policy_and_value
+    commitment: float = 0.25
 
     def __check_init__(self):
         owner = "MuZero"
@@ -184,7 +200,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             target_period=self.target_period,
         )
         check_range(owner, 0, 1, target_rate=self.target_rate)
-        for name in ("value_weight", "entropy_bonus", "l2"):
+        for name in ("value_weight", "entropy_bonus", "l2", "commitment"):
             check_range(owner, 0, **{name: getattr(self, name)})
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
@@ -276,8 +292,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         unknown = _before(rows.last & ~over)
         # Positions are the first rows; steps lead from all of them but the last one.
         over, unknown, last = (x[: self.num_unroll + 1] for x in (over, unknown, rows.last))
+        akey, ckey = jr.split(key)
         taken = jax.tree.map(lambda x: x[: over.size - 1], rows.action)
-        drawn = jr.randint(key, (over.size - 1,), 0, record.weights.shape[-1], jnp.int32)
+        drawn = jr.randint(akey, (over.size - 1,), 0, record.weights.shape[-1], jnp.int32)
         candidates = jax.tree.map(lambda x: x[: over.size], record.candidates)
         if candidates is not None or jnp.shape(taken) != drawn.shape:
             check_candidates(candidates)
@@ -286,6 +303,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         scale = jnp.full(over.shape, 1 / self.num_unroll, jnp.float32).at[0].set(1.0)
         return Unrolled(
             action=select_rows(over[:-1], drawn, taken),
+            chance=jr.uniform(ckey, (over.size - 1,), jnp.float32),
             reward=jnp.append(jnp.zeros_like(reward[:1]), reward),
             reward_weight=jnp.where(unknown, 0.0, scale).at[0].set(0.0),
             value=jnp.where(over, 0.0, value[: over.size]),
@@ -314,8 +332,18 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         weights: Float[Array, " batch"],
     ) -> tuple[Array, Metrics]:
         network = bind(self.network, params)
-        first = normalised(statistics, jax.tree.map(lambda x: x[:, 0], rows.obs.features))
-        rewards, policies, values = jax.vmap(ft.partial(_unroll, network))(first, learned.action)
+        positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
+        features = normalised(statistics, positions)
+        first = jax.tree.map(lambda x: x[:, 0], features)
+        # Where a policy is learned an action was played, and led to the next position.
+        played = learned.policy_weight[:, :-1] > 0
+        scores: Any = None
+        codes: Any = None
+        if isinstance(network, StochasticNetwork):
+            scores, codes = jax.vmap(ft.partial(_codes, network))(features, played, learned.chance)
+        rewards, policies, values, afterstates = jax.vmap(ft.partial(_unroll, network))(
+            first, learned.action, codes
+        )
         imitate = jax.vmap(jax.vmap(imitation))
         cross_entropy, entropy = imitate(policies, learned.policy, learned.candidates)
         loss_of = jax.vmap(jax.vmap(ft.partial(number_loss, self.code)))
@@ -331,6 +359,22 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         if self.entropy_bonus:
             loss = loss - self.entropy_bonus * part(entropy, learned.policy_weight)
         beside: Metrics = {}
+        if codes is not None:
+            told = jnp.where(played, learned.reward_weight[:, 1:], 0.0)
+            fixed, (law, worth) = jax.lax.stop_gradient(codes), afterstates
+            unlike = jax.vmap(jax.vmap(weighted_policy_loss))(jax.nn.log_softmax(law), fixed)
+            law_loss = part(unlike, told)
+            away = part(jnp.sum(jnp.square(fixed - scores), axis=-1), told)
+            worth_loss = part(loss_of(worth, learned.value[:, :-1]), learned.reward_weight[:, 1:])
+            loss = loss + law_loss + self.commitment * away + self.value_weight * worth_loss
+            shares = jnp.sum((weights[:, None] * told)[..., None] * fixed, axis=(0, 1))
+            shares = shares / jnp.maximum(jnp.sum(shares), _LEAST)
+            beside |= {
+                "chance_loss": law_loss,
+                "commitment_loss": away,
+                "afterstate_loss": worth_loss,
+                "code_entropy": jnp.sum(jax.scipy.special.entr(shares)),
+            }
         if self.l2:
             beside["l2_loss"] = self.l2 * square_sum(params)
             loss = loss + beside["l2_loss"]
@@ -363,18 +407,46 @@ def _before(x: Array) -> Array:
     return jnp.append(jnp.zeros((1,), bool), jnp.cumsum(x[:-1]) > 0)
 
 
-def _unroll(
-    network: Any, features: PyTree[Array], actions: PyTree[Array]
-) -> tuple[Array, Any, Array]:
-    """The rewards, policies and values of all positions of one window. The first reward is
-    filler."""
+def _codes(
+    network: StochasticNetwork,
+    features: PyTree[Array],
+    played: Bool[Array, " steps"],
+    chance: Float[Array, " steps"],
+) -> tuple[Float[Array, "steps codes"], Float[Array, "steps codes"]]:
+    """The encoder's scores and the code of every step between the positions of one window: the
+    highest, or where nothing was played a drawn one."""
+    before: Any = jax.tree.map(lambda x: x[:-1], features)
+    after: Any = jax.tree.map(lambda x: x[1:], features)
+    scores: Any = jax.vmap(network.encode)(before, after)
+    one_hot = ft.partial(jax.nn.one_hot, num_classes=network.num_codes, dtype=jnp.float32)
+    highest: Any = one_hot(jnp.argmax(scores, axis=1))
+    straight = scores + jax.lax.stop_gradient(highest - scores)
+    drawn = one_hot((chance * network.num_codes).astype(jnp.int32))
+    return scores, jnp.where(played[:, None], straight, drawn)
 
-    def body(hidden: Array, action: Array) -> tuple[Array, tuple[Array, Array]]:
-        hidden, reward = network.step(optax.scale_gradient(hidden, 0.5), action)
-        return hidden, (hidden, reward)
+
+def _unroll(
+    network: Any,
+    features: PyTree[Array],
+    actions: PyTree[Array],
+    codes: Float[Array, "steps codes"] | None,
+) -> tuple[Array, Any, Array, Any]:
+    """The rewards, policies and values of all positions of one window, and with codes what is
+    predicted of its afterstates. The first reward is filler."""
+
+    def body(hidden: Array, step: tuple[Any, Array | None]) -> tuple[Array, Any]:
+        (action, code), after = step, None
+        before = optax.scale_gradient(hidden, 0.5)
+        if code is None:
+            hidden, reward = network.step(before, action)
+        else:
+            after = network.afterstate(before, action)
+            hidden, reward = network.resolve(after, code)
+        return hidden, (hidden, reward, after)
 
     first = network.represent(features)
     # Not in a loop, where a CPU takes many times as long for the gradient of a convolution.
-    _, (hidden, rewards) = jax.lax.scan(body, first, actions, unroll=True)
+    _, (hidden, rewards, after) = jax.lax.scan(body, first, (actions, codes), unroll=True)
     policies, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
-    return jnp.concatenate([rewards[:1], rewards]), policies, values
+    afterstates = None if after is None else jax.vmap(network.predict_afterstate)(after)
+    return jnp.concatenate([rewards[:1], rewards]), policies, values, afterstates
