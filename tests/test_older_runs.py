@@ -26,6 +26,7 @@ ADDED = {
     "model_steps": 5,
     "normalise_observations": True,
     "reanalyse": 0.0,
+    "consistency": 0.0,
     "candidates": 20,
     "entropy_bonus": 0.0,
 }

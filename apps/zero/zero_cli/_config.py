@@ -52,6 +52,8 @@ class Config(AbstractTreeSearchConfig):
     reanalyse: Fraction = 0.0
     """Share of every batch whose plans are made anew before they are learned from. The replay of
     agents that know the rules then keeps states as well."""
+    consistency: NonNegative = 0.0
+    """MuZero: weight of the loss by which unrolled hidden states agree with what is observed."""
     candidates: Count = 20
     """Sampled agents: actions that are drawn from the policy at every node of a search."""
     entropy_bonus: NonNegative = 0.0
@@ -69,6 +71,7 @@ class Config(AbstractTreeSearchConfig):
             "model_steps": 5,
             "normalise_observations": True,
             "reanalyse": 0.0,
+            "consistency": 0.0,
             "candidates": 20,
             "entropy_bonus": 0.0,
         }

@@ -40,6 +40,7 @@ def muzero(config: Config, world: World, network: Any) -> MuZero:
         n_steps=config.n_steps,
         value_weight=config.value_weight,
         entropy_bonus=config.entropy_bonus,
+        consistency=config.consistency,
         bootstrap="network",
         statistics=_statistics(config, world),
     )
@@ -55,27 +56,20 @@ def world_model(
     config: Config, world: World, *, key: PRNGKeyArray
 ) -> WorldModel | StochasticWorldModel:
     """Convolutions for a board or image, a perceptron for any other observation."""
-    features, values = world.observation.features, (_code(world).num_atoms,)
+    features = world.observation.features
     if config.network != "auto":
         raise no_own_network(config)
     kind = StochasticWorldModel if config.agent == "stochastic" else WorldModel
+    shared: dict[str, Any] = {
+        "value_shape": (_code(world).num_atoms,),
+        "projection_size": 4 * config.channels if config.consistency else None,
+        "key": key,
+    }
     if world.is_board and not config.samples:
-        return kind.convolutional(
-            features.shape,
-            world.num_actions,
-            channels=config.channels,
-            blocks=config.blocks,
-            value_shape=values,
-            key=key,
-        )
-    return kind.perceptron(
-        features,
-        **world.action_shape,
-        width=4 * config.channels,
-        layers=config.blocks,
-        value_shape=values,
-        key=key,
-    )
+        size = {"channels": config.channels, "blocks": config.blocks}
+        return kind.convolutional(features.shape, world.num_actions, **size, **shared)
+    size = {"width": 4 * config.channels, "layers": config.blocks}
+    return kind.perceptron(features, **world.action_shape, **size, **shared)
 
 
 def no_own_network(config: Config) -> UsageError:

@@ -118,3 +118,15 @@ def test_bad_shapes():
         support.decode(jnp.ones(4) / 4)
     with pytest.raises(ValueError, match=r"`logits` has shape \(6,\), expected \(5,\)"):
         support.cross_entropy(jnp.ones(6), jnp.zeros(()))
+
+
+@pytest.mark.parametrize("transform", [False, True])
+def test_limits_are_the_ends_of_what_is_not_clipped(transform):
+    support = zero_nets.ValueSupport(21, maximum=12.0, minimum=-3.0, transform=transform)
+    roundtrip = jax.jit(lambda x: support.decode(support.encode(x)))
+    least, most = jax.jit(lambda: support.limits)()
+    for end, outwards in ((least, -1), (most, 1)):
+        assert float(roundtrip(jnp.float32(end))) == pytest.approx(float(end), rel=1e-4)
+        beyond = jnp.float32(end) * 1.1
+        assert float(roundtrip(beyond)) == pytest.approx(float(end), rel=1e-4)
+        assert outwards * (float(beyond) - float(end)) > 0

@@ -87,6 +87,16 @@ class ValueSupport(eqx.Module):
         """The atoms; transformed values if `transform`."""
         return np.linspace(self.minimum, self.maximum, self.num_atoms)
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the largest scalar that is not clipped."""
+        with jax.ensure_compile_time_eval():
+            least, most = (
+                float(self._scalar(jnp.asarray(x, jnp.float32)))
+                for x in (self.minimum, self.maximum)
+            )
+        return least, most
+
     def encode(self, value: Float[Array, ""]) -> Float[Array, " atoms"]:
         """The two-hot probabilities of `value`."""
         check_shape("value", value, ())

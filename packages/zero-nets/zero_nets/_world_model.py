@@ -1,6 +1,7 @@
 """The learned models of MuZero and Stochastic MuZero."""
 
 import functools as ft
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -35,16 +36,23 @@ class WorldModel(eqx.Module):
         the logits of a [`zero_nets.ValueSupport`][].
     - `prediction`: maps a hidden state to the logits of the policy, or a distribution, and the
         value, as an [`zero_nets.ActorCritic`][] does.
+    - `projector`, `predictor`: for a loss of temporal consistency (EfficientZero, Ye et al. 2021,
+        https://arxiv.org/abs/2111.00210): from a hidden state to a vector, and from there to that
+        of what was observed. `None` without one.
     """
 
     encoder: Callable[..., Any]
     dynamics: Callable[..., Any]
     reward: Callable[..., Any]
     prediction: Callable[..., Any]
+    projector: Callable[..., Any] | None = None
+    predictor: Callable[..., Any] | None = None
 
     def __check_init__(self):
         check_function(encoder=self.encoder, dynamics=self.dynamics)
         check_function(reward=self.reward, prediction=self.prediction)
+        if self.projector is not None or self.predictor is not None:
+            check_function(projector=self.projector, predictor=self.predictor)
 
     @classmethod
     def perceptron(
@@ -56,6 +64,7 @@ class WorldModel(eqx.Module):
         width: int = 64,
         layers: int = 1,
         value_shape: tuple[int, ...] = (),
+        projection_size: int | None = None,
         key: PRNGKeyArray,
     ) -> "WorldModel":
         """Perceptrons of all numbers of an observation, whatever its structure.
@@ -70,6 +79,8 @@ class WorldModel(eqx.Module):
         - `width`: of the hidden state and of every layer.
         - `layers`: hidden layers of the encoder and the dynamics.
         - `value_shape`: of a value and a reward: `(atoms,)` where both are logits.
+        - `projection_size`: of the vectors of the consistency loss; `None` for a network that is
+            trained without.
         """
         check_sizes(width=width, layers=layers)
         if (num_actions is None) == (action_size is None):
@@ -94,6 +105,7 @@ class WorldModel(eqx.Module):
             Chain(join, mlp(width + inputs, widths, activate_final=False, key=gkey)),
             _head(width, width, _linear(value_shape), key=rkey),
             _prediction(width, width, policy, value_shape, key=pkey),
+            *_projections(width, width, projection_size, key=jr.fold_in(key, 4)),
         )
 
     @classmethod
@@ -106,6 +118,7 @@ class WorldModel(eqx.Module):
         blocks: int = 2,
         width: int = 64,
         value_shape: tuple[int, ...] = (),
+        projection_size: int | None = None,
         key: PRNGKeyArray,
     ) -> "WorldModel":
         """Residual blocks over a board or image `[rows, columns, features]`, whose hidden state is
@@ -115,7 +128,7 @@ class WorldModel(eqx.Module):
 
         - `blocks`: residual blocks of the encoder and of the dynamics.
         - `width`: hidden units of the heads.
-        - `value_shape`: as in [`zero_nets.WorldModel.perceptron`][].
+        - `value_shape`, `projection_size`: as in [`zero_nets.WorldModel.perceptron`][].
         """
         check_board("shape", shape)
         check_sizes(num_actions=num_actions, channels=channels, blocks=blocks, width=width)
@@ -129,6 +142,7 @@ class WorldModel(eqx.Module):
             _BoardDynamics(board, num_actions, blocks, key=gkey),
             Chain(_flat(channels, key=rhead), _head(size, width, _linear(value_shape), key=rkey)),
             _board_prediction(board, width, num_actions, value_shape, key=pkey),
+            *_projections(math.prod(board), width, projection_size, key=jr.fold_in(key, 4)),
         )
 
     def represent(
@@ -150,6 +164,19 @@ class WorldModel(eqx.Module):
     ) -> tuple[Any, Any]:
         """The policy, or its logits, and the value of a hidden state, for the player to move."""
         return self.prediction(hidden, key=key)
+
+    def project(self, hidden: Float[Array, "..."]) -> Float[Array, " projection"]:
+        """The vector of a hidden state, for a loss of consistency."""
+        assert self.projector is not None  # only networks that have one are asked
+        return self.projector(jnp.ravel(hidden))
+
+    def predict_projection(
+        self, projection: Float[Array, " projection"]
+    ) -> Float[Array, " projection"]:
+        """The vector that is predicted of what is observed, from that of an unrolled hidden
+        state."""
+        assert self.predictor is not None
+        return self.predictor(projection)
 
 
 class StochasticWorldModel(eqx.Module):
@@ -193,13 +220,20 @@ class StochasticWorldModel(eqx.Module):
         width: int = 64,
         layers: int = 1,
         value_shape: tuple[int, ...] = (),
+        projection_size: int | None = None,
         key: PRNGKeyArray,
     ) -> "StochasticWorldModel":
         """Perceptrons, as in [`zero_nets.WorldModel.perceptron`][]."""
         check_sizes(num_codes=num_codes)
         wkey, gkey, akey, ckey, ekey = jr.split(key, 5)
         world = WorldModel.perceptron(
-            observation, num_actions, width=width, layers=layers, value_shape=value_shape, key=wkey
+            observation,
+            num_actions,
+            width=width,
+            layers=layers,
+            value_shape=value_shape,
+            projection_size=projection_size,
+            key=wkey,
         )
         size = sum(leaf.size for leaf in jax.tree.leaves(observation))
         mlp = lambda in_size, out_size, key: MLP(
@@ -230,6 +264,7 @@ class StochasticWorldModel(eqx.Module):
         blocks: int = 2,
         width: int = 64,
         value_shape: tuple[int, ...] = (),
+        projection_size: int | None = None,
         key: PRNGKeyArray,
     ) -> "StochasticWorldModel":
         """Residual blocks, as in [`zero_nets.WorldModel.convolutional`][]; codes are learned planes
@@ -243,6 +278,7 @@ class StochasticWorldModel(eqx.Module):
             blocks=blocks,
             width=width,
             value_shape=value_shape,
+            projection_size=projection_size,
             key=wkey,
         )
         rows, columns, features = shape
@@ -311,6 +347,16 @@ class StochasticWorldModel(eqx.Module):
         """A score for each code of what chance did between two observations."""
         return self.encoder(observation, next_observation, key=key)
 
+    def project(self, hidden: Float[Array, "..."]) -> Float[Array, " projection"]:
+        """The vector of a hidden state, for a loss of consistency."""
+        return self.world.project(hidden)
+
+    def predict_projection(
+        self, projection: Float[Array, " projection"]
+    ) -> Float[Array, " projection"]:
+        """As in a [`zero_nets.WorldModel`][]."""
+        return self.world.predict_projection(projection)
+
 
 #: Channels of the 1x1 convolution before a head.
 _HEAD_CHANNELS = 4
@@ -344,6 +390,18 @@ def _prediction(
         _head(in_size, width, policy, key=pkey),
         _head(in_size, width, _linear(value_shape), key=vkey),
     )
+
+
+def _projections(
+    in_size: int, width: int, size: int | None, *, key: PRNGKeyArray
+) -> tuple[MLP, MLP] | tuple[None, None]:
+    """The projector and the predictor, each of two layers."""
+    if size is None:
+        return None, None
+    check_sizes(projection_size=size)
+    mlp = ft.partial(MLP, activation=jax.nn.silu, norm="layer", activate_final=False)
+    first, second = jr.split(key)
+    return mlp(in_size, (width, size), key=first), mlp(size, (width, size), key=second)
 
 
 def _board_prediction(

@@ -266,6 +266,72 @@ def test_returns_may_end_with_what_the_target_network_says_now():
         assert float(metric) == pytest.approx(float(second[name]), rel=1e-5), name
 
 
+class Projected(Linear):
+    """The same with vectors for a loss of consistency, which the hidden state itself gives."""
+
+    guess: Array
+
+    def __init__(self, *, key: Array):
+        super().__init__(key=key)
+        self.guess = jr.normal(jr.fold_in(key, 3), (5, 5))
+
+    def project(self, hidden):
+        return hidden
+
+    def predict_projection(self, projection):
+        return self.guess @ projection
+
+
+def test_consistency_is_the_cosine_to_what_was_observed():
+    """Only where a step was played from one row of the window to the next; what is observed gets no
+    gradient."""
+    agent, batch = agent_of(network=Projected, consistency=2.0), windows(9)
+    state = agent.init(key=jr.key(0))
+    update = jax.jit(lambda s, b: agent.update(s, b, key=jr.key(2)))
+    after, metrics, _ = update(state, batch)
+    net = jax.tree.map(lambda x: np.asarray(x, np.float64), bind(Projected, state.params))
+    rows, total, count = jax.tree.map(np.asarray, batch.items), 0.0, 0.0
+    features = np.asarray(rows.obs.features, np.float64)
+    for b in np.flatnonzero(~rows.last[:, 0]):
+        weight, hidden = float(batch.weights[b, 0]), net.encode @ features[b, 0]
+        for k in range(1, STEPS + 1):
+            if rows.last[b, k - 1] or (k > 1 and rows.discount[b, k - 2] == 0):
+                break
+            hidden = net.move[rows.action[b, k - 1]] @ hidden
+            guess, seen = net.guess @ hidden, net.encode @ features[b, k]
+            cosine = guess @ seen / np.linalg.norm(guess) / np.linalg.norm(seen)
+            total += weight * (1 - cosine) / STEPS
+        count += weight
+    assert float(metrics["consistency_loss"]) == pytest.approx(total / count, rel=1e-4)
+    plain, _, _ = jax.jit(lambda s, b: agent_of(network=Projected).update(s, b, key=jr.key(2)))(
+        state, batch
+    )
+    assert not np.allclose(after.params.guess, state.params.guess)
+    np.testing.assert_array_equal(plain.params.guess, state.params.guess)
+
+
+class Narrow(Halves):
+    """Says which numbers it can tell apart."""
+
+    limits = (-0.5, 0.5)
+
+
+def test_targets_outside_of_the_support_are_counted():
+    agent, batch = agent_of(network=LinearAtoms, code=Narrow()), windows(10)
+    state = agent.init(key=jr.key(0))
+    _, metrics, _ = jax.jit(lambda b: agent.update(state, b, key=jr.key(2)))(batch)
+    learned = agent.unrolled(batch.items, batch.items.record.value, key=jr.key(2))
+    first = ~np.asarray(batch.items.last[:, :1])
+    wrong = sum(
+        int(np.sum(first & (np.asarray(weight) > 0) & (np.abs(np.asarray(x)) > 0.5)))
+        for x, weight in (
+            (learned.value, learned.value_weight),
+            (learned.reward, learned.reward_weight),
+        )
+    )
+    assert float(metrics["outside_support"]) == wrong > 10
+
+
 @pytest.mark.parametrize("bootstrap", ["plan", "network"])
 def test_reanalysis_with_the_same_keys_and_parameters_changes_nothing(bootstrap):
     """It makes the records that the explorer would: of what an unroll reads, and no others."""

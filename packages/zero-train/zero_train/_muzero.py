@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools as ft
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -125,6 +126,15 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     where `q_k` and `p_k` are the value and the law of the codes in the afterstate, and `c_k` is
     held fixed. After a true end codes are drawn, and only `q_k` learns.
 
+    With `consistency` the hidden states of an unroll learn to agree with what is observed then, as
+    in EfficientZero (Ye et al. 2021, https://arxiv.org/abs/2111.00210, section 4.1). To the loss is
+    added, for each step,
+
+    `-consistency * cos(predict_projection(project(s_k)), project(represent(o_k))) / num_unroll`,
+
+    of which the second vector is held fixed. The network then has `project` and
+    `predict_projection`, as a `zero_nets.WorldModel` with a `projection_size` does.
+
     It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
     fewer steps. It gives the buffer priorities, `|plan's value - z|` of the first row: use a
     [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0` draws uniformly.
@@ -154,6 +164,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         [`zero_train.LatentPolicyModel`][] of its policy.
     - `record`: `(plan) -> PlanRecord`, with the plan's candidates unless they are all actions.
     - `commitment`: as above; only a stochastic network has it.
+    - `consistency`: as above.
     """
 
     network: Callable[..., Any]
@@ -176,6 +187,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     model: Callable[..., AbstractLatentModel] = LatentModel
     record: Callable[[Plan], PlanRecord] = policy_and_value
     commitment: float = 0.25
+    consistency: float = 0.0
 
     def __check_init__(self):
         owner = "MuZero"
@@ -200,7 +212,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             target_period=self.target_period,
         )
         check_range(owner, 0, 1, target_rate=self.target_rate)
-        for name in ("value_weight", "entropy_bonus", "l2", "commitment"):
+        for name in ("value_weight", "entropy_bonus", "l2", "commitment", "consistency"):
             check_range(owner, 0, **{name: getattr(self, name)})
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
@@ -341,7 +353,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         codes: Any = None
         if isinstance(network, StochasticNetwork):
             scores, codes = jax.vmap(ft.partial(_codes, network))(features, played, learned.chance)
-        rewards, policies, values, afterstates = jax.vmap(ft.partial(_unroll, network))(
+        hidden, rewards, policies, values, afterstates = jax.vmap(ft.partial(_unroll, network))(
             first, learned.action, codes
         )
         imitate = jax.vmap(jax.vmap(imitation))
@@ -359,8 +371,13 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         if self.entropy_bonus:
             loss = loss - self.entropy_bonus * part(entropy, learned.policy_weight)
         beside: Metrics = {}
+        told = jnp.where(played, learned.reward_weight[:, 1:], 0.0)
+        if self.consistency:
+            later = jax.tree.map(lambda x: x[:, 1:], features)
+            unlike = 1 - jax.vmap(jax.vmap(ft.partial(_likeness, network)))(hidden, later)
+            beside["consistency_loss"] = part(unlike, told)
+            loss = loss + self.consistency * beside["consistency_loss"]
         if codes is not None:
-            told = jnp.where(played, learned.reward_weight[:, 1:], 0.0)
             fixed, (law, worth) = jax.lax.stop_gradient(codes), afterstates
             unlike = jax.vmap(jax.vmap(weighted_policy_loss))(jax.nn.log_softmax(law), fixed)
             law_loss = part(unlike, told)
@@ -380,6 +397,12 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             loss = loss + beside["l2_loss"]
         error = jnp.abs(jax.vmap(jax.vmap(ft.partial(decoded, self.code)))(values) - learned.value)
         error = jnp.where(learned.value_weight > 0, error, 0.0)
+        least, most = getattr(self.code, "limits", (-math.inf, math.inf))
+
+        def outside(target: Array, weight: Array) -> Array:
+            wrong = (weight > 0) & ((target < least) | (target > most))
+            return jnp.sum(wrong, dtype=jnp.float32)
+
         turns = rows.discount if self.num_players == 1 else -rows.discount
         # Counted, because a sum crosses devices together with those of the loss.
         wrong = jnp.sum((turns < 0) & (weights > 0)[:, None], dtype=jnp.float32)
@@ -392,6 +415,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             "value_error": mean(error[:, 0]),
             "value_error_unrolled": mean(error[:, -1]),
             "value_target": mean(learned.value[:, 0]),
+            "outside_support": outside(learned.value, learned.value_weight)
+            + outside(learned.reward, learned.reward_weight),
             "turn_error": jnp.where(wrong > 0, jnp.nan, 0.0).astype(jnp.float32),
             **beside,
             **observation_check(rows.obs.features),
@@ -425,14 +450,23 @@ def _codes(
     return scores, jnp.where(played[:, None], straight, drawn)
 
 
+def _likeness(network: Any, hidden: Array, features: PyTree[Array]) -> Float[Array, ""]:
+    """The cosine between what a hidden state predicts and what is observed, which is held fixed."""
+    predicted = network.predict_projection(network.project(hidden))
+    observed = jax.lax.stop_gradient(network.project(network.represent(features)))
+    # A length of 0 has no gradient.
+    length = lambda x: jnp.sqrt(jnp.sum(jnp.square(x)) + _LEAST)
+    return jnp.sum(predicted * observed) / (length(predicted) * length(observed))
+
+
 def _unroll(
     network: Any,
     features: PyTree[Array],
     actions: PyTree[Array],
     codes: Float[Array, "steps codes"] | None,
-) -> tuple[Array, Any, Array, Any]:
-    """The rewards, policies and values of all positions of one window, and with codes what is
-    predicted of its afterstates. The first reward is filler."""
+) -> tuple[Array, Array, Any, Array, Any]:
+    """The hidden states after each step of one window, the rewards, policies and values of all
+    positions, and with codes what is predicted of its afterstates. The first reward is filler."""
 
     def body(hidden: Array, step: tuple[Any, Array | None]) -> tuple[Array, Any]:
         (action, code), after = step, None
@@ -449,4 +483,4 @@ def _unroll(
     _, (hidden, rewards, after) = jax.lax.scan(body, first, (actions, codes), unroll=True)
     policies, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
     afterstates = None if after is None else jax.vmap(network.predict_afterstate)(after)
-    return jnp.concatenate([rewards[:1], rewards]), policies, values, afterstates
+    return hidden, jnp.concatenate([rewards[:1], rewards]), policies, values, afterstates
