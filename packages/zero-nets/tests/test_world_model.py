@@ -251,3 +251,27 @@ def test_actions_of_any_kind_move_the_hidden_state(kind):
 def test_actions_are_of_one_kind(given):
     with pytest.raises(ValueError, match="give one of the two, for discrete or for continuous"):
         nets.random(zero_nets.WorldModel.perceptron, jnp.zeros(3), **given)
+
+
+@pytest.mark.parametrize("kind", [zero_nets.WorldModel, zero_nets.StochasticWorldModel])
+@pytest.mark.parametrize("board", [False, True])
+def test_a_model_may_have_vectors_for_a_loss_of_consistency(kind, board):
+    shape, sizes = (3, 3, 2), {"projection_size": 7, "width": 8, "key": jr.key(0)}
+    if board:
+        model = kind.convolutional(shape, 4, channels=4, blocks=1, **sizes)
+    else:
+        model = kind.perceptron(jax.ShapeDtypeStruct(shape, jnp.float32), 4, **sizes)
+
+    @eqx.filter_jit
+    def vectors(model, observation):
+        vector = model.project(model.represent(observation))
+        return vector, model.predict_projection(vector)
+
+    vector, predicted = vectors(model, nets.normal(*shape))
+    assert vector.shape == predicted.shape == (7,)
+    assert not np.allclose(vector, predicted)
+
+
+def test_a_projector_has_a_predictor():
+    with pytest.raises(ValueError, match="predictor"):
+        vector_model(projector=lambda x: x)

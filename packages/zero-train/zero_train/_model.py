@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
@@ -28,6 +29,7 @@ from zero_search import (
 )
 
 from ._arrays import check_kind
+from ._mesh import split_rows
 from ._policies import masked, normalised, Statistics
 
 
@@ -346,6 +348,31 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
         legal = jax.tree.map(jnp.ones_like, before.legal)
         last = jnp.zeros(reward.shape, bool)
         return LatentNode(hidden, legal), reward, jnp.full_like(reward, sign), last
+
+    def imagine(
+        self, obs: Observation, actions: PyTree[Array], *, key: Key[Array, " batch"]
+    ) -> tuple[Float[Array, "batch steps"], Float[Array, "batch positions"]]:
+        """What the model expects of a line of play, to be compared with what happens.
+
+        **Arguments:**
+
+        - `obs`: what is observed before the first action.
+        - `actions`: of every row `[batch, steps]`.
+
+        **Returns:** the reward of each step, and the values before the first and after each, for
+        the player to move there.
+        """
+        rkey, skey = split_rows(key, 2)
+        node = self.root(obs, obs, key=rkey)
+        values, rewards = [self.predicted(node)[1]], []
+        leaves, structure = jax.tree.flatten(actions)
+        for i in range(leaves[0].shape[1]):
+            keys = jax.vmap(jr.fold_in, in_axes=(0, None))(skey, i)
+            action = structure.unflatten([leaf[:, i] for leaf in leaves])
+            node, reward, *_ = self.step(node, action, key=keys)
+            rewards.append(reward)
+            values.append(self.predicted(node)[1])
+        return jnp.stack(rewards, axis=1), jnp.stack(values, axis=1)
 
     def numbers(self, output: Array) -> Float[Array, " batch"]:
         """What the network's outputs for rewards or values stand for."""

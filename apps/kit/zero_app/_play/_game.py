@@ -114,6 +114,7 @@ class Game:
     **Attributes:**
 
     - `board`: how it is shown.
+    - `actor`: who plans the moves.
     - `action`: the last move; `None` at the start.
     - `moves`: the names of the moves so far, in lower case.
     - `first_moves`: whether the side that moved first is to move.
@@ -126,7 +127,7 @@ class Game:
     """
 
     board: AbstractBoard
-    _actor: AbstractActor
+    actor: AbstractActor
     _episode: Episode
     _key: PRNGKeyArray
     action: int | None = None
@@ -280,7 +281,7 @@ class Game:
 
         - `room`: the nodes of its tree. A full one only grows its visits.
         """
-        actor: Any = self._actor
+        actor: Any = self.actor
         if self.over or not isinstance(getattr(actor, "planner", None), TreeSearch):
             yield self.plan, None
             return
@@ -300,16 +301,16 @@ class Game:
     @ft.cached_property
     def prior(self) -> Float[np.ndarray, " actions"]:
         """The policy of the network without a search."""
-        if not isinstance(self._actor, PlanningActor):
+        if not isinstance(self.actor, PlanningActor):
             return np.asarray(self.plan.weights)
-        alone: Any = with_simulations(self._actor, 0)
+        alone: Any = with_simulations(self.actor, 0)
         here = self._episode
         return np.asarray(act(alone, here.state, here.obs, None, self._draw(2))[1].weights[0])
 
     @property
     def num_simulations(self) -> int:
         """The simulations of the player's plans; 0 for a player without a search."""
-        return getattr(getattr(self._actor, "planner", None), "num_simulations", 0)
+        return getattr(getattr(self.actor, "planner", None), "num_simulations", 0)
 
     def _refuse(self, invalid: Any) -> None:
         if np.any(invalid):

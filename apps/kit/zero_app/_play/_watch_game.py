@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -20,6 +21,7 @@ from .._run._evaluation import MOST_MOVES, num_players, with_simulations
 from .._run._film import check_path, drawn, Frame, scalable
 from ._game import AbstractBoard, Game
 from ._game_command import AbstractGameCommand
+from ._imagined import Imagination
 from ._moments import moments
 from ._watch import is_plain, screen
 
@@ -29,7 +31,8 @@ class AbstractWatch(AbstractGameCommand):
     """The command `watch` of an app, which says how its game is shown.
 
     In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
-    Where actions are no single numbers there is no board, and each step is a line.
+    Where actions are no single numbers there is no board, and each step is a line. Of a player that
+    learned a model, what it had expected of each move is shown too.
     """
 
     max_moves: Count = MOST_MOVES
@@ -100,17 +103,19 @@ class _Moment:
 
 def _moves(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]:
     """The positions of a game in which the player moves for all sides, up to so many moves."""
-    alone = num_players(env) == 1
+    alone, imagination = num_players(env) == 1, Imagination(env, game.actor)
     yield _Moment(env, game.state, "the start", game.over, game)
     while not game.over and game.num_plies < most:
         plan = game.plan
         action, side = int(plan.action), "" if alone else f"{game.mover} "
         value = round(float(plan.value), 2) + 0.0  # no -0.00
         said = f"{game.num_plies + 1}. {side}{game.name(action)}, value {value:+z.2f}"
-        game = game.play(action)
+        before, game = game, game.play(action)
+        reward = (game.total - before.total) * (1 if before.first_moves else -1)
+        told = imagination.told(before.state, jnp.asarray(action, jnp.int32), reward)
         if game.over:
             said += f"; return {game.total:g}" if alone else f"; {game.board.result(game)}"
-        yield _Moment(env, game.state, said, game.over, game)
+        yield _Moment(env, game.state, said + told, game.over, game)
 
 
 def _steps(
@@ -118,10 +123,12 @@ def _steps(
 ) -> Iterator[_Moment]:
     """The states of an episode of continuous or factored actions, up to so many steps."""
     start, key = jr.split(key)
-    said = "the start"
+    said, imagination, before = "the start", Imagination(env, actor), None
     for moment in moments(env, actor, start=start, key=key, most=most):
-        if moment.step:
-            said = f"{moment.step}. {said}, reward {moment.reward:+z.2f}"
+        if before is not None:
+            told = imagination.told(before.state, before.action, moment.reward)
+            said = f"{moment.step}. {said}" + (told or f", reward {moment.reward:+z.2f}")
+        before = moment
         if moment.end is not None:
             said += f"; return {moment.gained:.2f}, {moment.end}"
         yield _Moment(env, moment.state, said, moment.end is not None)

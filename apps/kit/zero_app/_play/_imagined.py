@@ -1,0 +1,56 @@
+"""What a learned model expected of the moves that were played."""
+
+from collections import deque
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Key, PyTree
+
+from zero_envs import AbstractEnvironment, Observation
+from zero_train import AbstractActor, AbstractLatentModel, PlanningActor
+
+
+class Imagination:
+    """Compares each move of an episode with what a learned model had expected of it, one move and
+    several moves before. It has nothing to say of other players."""
+
+    def __init__(self, env: AbstractEnvironment, actor: AbstractActor, moves: int = 5):
+        model = actor.model if isinstance(actor, PlanningActor) else None
+        self._env = env
+        self._model = model if isinstance(model, AbstractLatentModel) else None
+        self._played = deque[tuple[Any, Any]](maxlen=moves)
+
+    def told(self, state: PyTree[Array], action: PyTree[Array], reward: float) -> str:
+        """What was expected of a move that has been played: `""`, or lines of text.
+
+        **Arguments:**
+
+        - `state`: the state that the move was played in.
+        - `reward`: of that move.
+        """
+        if self._model is None:
+            return ""
+        self._played.append((state, action))
+        said = f"\n   reward {reward:+z.2f}"
+        for ahead in sorted({1, len(self._played)}):
+            line = [*self._played][-ahead:]
+            actions = jax.tree.map(lambda *x: jnp.stack(x)[None], *(action for _, action in line))
+            obs = jax.tree.map(lambda x: x[None], self._env.observe(line[0][0]))
+            rewards, values = _imagined(self._model, obs, actions, jr.key(0)[None])
+            when = f"{ahead} moves" if ahead > 1 else "1 move"
+            said += f"\n   imagined {when} before: {rewards[0, -1]:+z.2f}, "
+            said += f"and a value of {values[0, -1]:+z.2f} after it"
+        return said
+
+
+@eqx.filter_jit
+def _imagined(
+    model: AbstractLatentModel,
+    obs: Observation,
+    actions: PyTree[Array],
+    keys: Key[Array, " batch"],
+) -> tuple[Array, Array]:
+    return model.imagine(obs, actions, key=keys)
