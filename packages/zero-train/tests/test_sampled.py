@@ -36,6 +36,7 @@ from zero_train import (
 from zero_train._policies import imitation
 
 from .actor_critics import Aim, DIMS
+from .crossings import check_update
 from .policies import Gaussian
 
 
@@ -264,13 +265,14 @@ def loop_of(num_devices: int) -> Loop:
     return Loop(env=Aim(), agent=agent, buffer=buffer, unroll_length=8, num_updates=1, mesh=mesh)
 
 
-def test_devices_change_nothing():
-    """Collecting and an update, on one device and on eight."""
+def test_devices_change_nothing(collectives, sums_in_turn):
+    """Collecting and an update, on one device and on eight, which wait for each other twice."""
     found = []
     for number in (1, 8):
         loop = loop_of(number)
         state, metrics = step(loop, fill(loop, init(loop, key=jr.key(0))))
         found.append(jax.tree.map(np.asarray, (state.agent.params, metrics)))
+    check_update(loop, state, collectives, sums_in_turn)
     jax.tree.map(ft.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), *found)
 
 
