@@ -323,13 +323,11 @@ class MuZero(AbstractBlockAgent[MuZeroState]):
             away = part(jnp.sum(jnp.square(fixed - scores), axis=-1), told)
             worth_loss = part(loss_of(worth, learned.value[:, :-1]), learned.reward_weight[:, 1:])
             loss = loss + law_loss + self.commitment * away + self.value_weight * worth_loss
-            shares = jnp.sum((weights[:, None] * told)[..., None] * fixed, axis=(0, 1))
-            shares = shares / jnp.maximum(jnp.sum(shares), _LEAST)
             beside |= {
                 "chance_loss": law_loss,
                 "commitment_loss": away,
                 "afterstate_loss": worth_loss,
-                "code_entropy": jnp.sum(jax.scipy.special.entr(shares)),
+                "code_entropy": _code_entropy(fixed, weights[:, None] * told),
             }
         if self.l2:
             beside["l2_loss"] = self.l2 * square_sum(params)
@@ -379,6 +377,15 @@ def _codes(
     straight = scores + jax.lax.stop_gradient(highest - scores)
     drawn = one_hot((chance * network.num_codes).astype(jnp.int32))
     return scores, jnp.where(played[:, None], straight, drawn)
+
+
+def _code_entropy(
+    codes: Float[Array, "batch steps codes"], weights: Float[Array, "batch steps"]
+) -> Float[Array, ""]:
+    """In nats, of how often each code is taken; 0 where it is always the same one."""
+    counts = jnp.sum(weights[..., None] * codes, axis=(0, 1))
+    shares = counts / jnp.maximum(jnp.sum(counts), _LEAST)
+    return jnp.sum(jax.scipy.special.entr(shares))
 
 
 def _unroll(
