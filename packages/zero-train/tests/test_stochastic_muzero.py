@@ -410,7 +410,7 @@ def distances(places: int, num_updates: int, num_seeds: int) -> np.ndarray:
 
 
 def test_the_law_of_a_coin_is_learned():
-    assert distances(2, 400, 1).max() < 0.05
+    assert distances(2, 800, 1).max() < 0.05
 
 
 @pytest.mark.slow
