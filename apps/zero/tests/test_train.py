@@ -165,12 +165,13 @@ def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert agents == ("spo", "mpo", "sampled", "sampled-alphazero")
 
 
-def test_a_model_is_learned_and_plays(zero, tmp_path, without_charts):
+@pytest.mark.parametrize("agent", ["muzero", "stochastic"])
+def test_a_model_is_learned_and_plays(agent, zero, tmp_path, without_charts):
     """Training, the network without a search, and what its networks do not fit."""
     run, small = f"{tmp_path}/run", "--preset tiny --envs 8 --batch 8 --updates 1 --steps 2".split()
     train = ("train", "zero_envs.testing:Nim", *small, "--games", "4", "--simulations", "2")
     with without_charts():
-        code, _, err = zero(*train, "--agent", "muzero", "--out", run)
+        code, _, err = zero(*train, "--agent", agent, "--out", run)
     assert code == 0, err
     code, out, _ = zero("eval", run, "--simulations", "0", "--games", "4", "--json", "--run-code")
     assert code == 0 and json.loads(out)["simulations"] == 0
@@ -178,7 +179,7 @@ def test_a_model_is_learned_and_plays(zero, tmp_path, without_charts):
         *train, "--agent", "alphazero", "--out", f"{tmp_path}/other", "--init", run, "--run-code"
     )
     assert code == 2 and err.count("\n") == 1 and "ExpertIteration.init" in err
-    code, _, err = zero(*train, "--agent", "muzero", "--out", f"{tmp_path}/none", "--capacity", "8")
+    code, _, err = zero(*train, "--agent", agent, "--out", f"{tmp_path}/none", "--capacity", "8")
     assert code == 2 and "--capacity 8 has no window of --model-steps 5" in err
 
 

@@ -1,6 +1,7 @@
 """Equinox networks for search-based reinforcement learning.
 
-- Whole networks: `AlphaZeroNet`, `ActorCritic`, `Recurrent`, `WorldModel`, or parts in a `Chain`.
+- Whole networks: `AlphaZeroNet`, `ActorCritic`, `Recurrent`, `WorldModel`,
+  `StochasticWorldModel`, or parts in a `Chain`.
 - Parts: `MLP`, `CNN`, `VisualResNet`, `VectorResNet`, `RNN`, `ResidualBlock`, `Conv`,
   `ChannelNorm`, `NoisyLinear`; `Select` and `Concatenate` for structured observations.
 - Heads: `CategoricalHead`, `MultiDiscreteHead`, `GaussianHead`, `TanhGaussianHead`, `BetaHead`,

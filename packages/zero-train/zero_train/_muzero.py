@@ -384,13 +384,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             away = part(jnp.sum(jnp.square(fixed - scores), axis=-1), told)
             worth_loss = part(loss_of(worth, learned.value[:, :-1]), learned.reward_weight[:, 1:])
             loss = loss + law_loss + self.commitment * away + self.value_weight * worth_loss
-            shares = jnp.sum((weights[:, None] * told)[..., None] * fixed, axis=(0, 1))
-            shares = shares / jnp.maximum(jnp.sum(shares), _LEAST)
             beside |= {
                 "chance_loss": law_loss,
                 "commitment_loss": away,
                 "afterstate_loss": worth_loss,
-                "code_entropy": jnp.sum(jax.scipy.special.entr(shares)),
+                "code_entropy": _code_entropy(fixed, weights[:, None] * told),
             }
         if self.l2:
             beside["l2_loss"] = self.l2 * square_sum(params)
@@ -457,6 +455,15 @@ def _likeness(network: Any, hidden: Array, features: PyTree[Array]) -> Float[Arr
     # A length of 0 has no gradient.
     length = lambda x: jnp.sqrt(jnp.sum(jnp.square(x)) + _LEAST)
     return jnp.sum(predicted * observed) / (length(predicted) * length(observed))
+
+
+def _code_entropy(
+    codes: Float[Array, "batch steps codes"], weights: Float[Array, "batch steps"]
+) -> Float[Array, ""]:
+    """In nats, of how often each code is taken; 0 where it is always the same one."""
+    counts = jnp.sum(weights[..., None] * codes, axis=(0, 1))
+    shares = counts / jnp.maximum(jnp.sum(counts), _LEAST)
+    return jnp.sum(jax.scipy.special.entr(shares))
 
 
 def _unroll(
