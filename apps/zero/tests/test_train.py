@@ -19,8 +19,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_app import Game, load, read_lines, with_simulations
-from zero_cli._apps import APP
+from zero_app import Game, game_frames, load, read_lines, with_simulations
+from zero_cli._apps import APP, pretrained
 from zero_cli._board import Board
 from zero_cli._build import build_network
 from zero_cli._config import presets
@@ -143,6 +143,19 @@ def test_a_game_for_one_player(tmp_path):
     os.mkfifo(path)  # a writer would wait for ever
     with pytest.raises(OSError, match="it is no regular file"):
         board.draw(game, plain=True)
+
+
+def test_an_episode_of_continuous_actions():
+    """A picture of every state, and what led to it: no board, no names of actions."""
+    start, *steps = game_frames(pretrained("pendulum"), board_of("pendulum"), jr.key(0))
+    assert len(steps) == 200 and start.caption == "the start"
+    assert all(frame.svg.startswith("<svg") for frame in steps)
+    said = [re.fullmatch(r"(\d+)\. ([+-]\S+), reward (\S+?)(; .*)?", x.caption) for x in steps]
+    rows = [match.groups() for match in said if match]
+    assert [int(row[0]) for row in rows] == list(range(1, 201))
+    assert all(-1 <= float(row[1]) <= 1 for row in rows)
+    end = re.fullmatch(r"; return (\S+), truncated", rows[-1][3])
+    assert end and float(end[1]) == pytest.approx(sum(float(row[2]) for row in rows), abs=2)
 
 
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():

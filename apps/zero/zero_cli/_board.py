@@ -73,9 +73,10 @@ class Board(AbstractBoard):
             self.record = Sgf(look.stones[0], 1, _area_margin, env.game._game.komi)
         if self._pieces is not None and world.name == "pgx/chess":
             self.record = Pgn(self._pieces)
-        # By whether whoever moves first makes them.
+        # By whether whoever moves first makes them; continuous ones have no names.
+        num_actions = getattr(env, "num_actions", 0)
         self._actions = {
-            first: {self.name(action, first): action for action in range(env.num_actions)}
+            first: {self.name(action, first): action for action in range(num_actions)}
             for first in (True, False)
         }
         self.example = look.example or self.name(0)

@@ -59,8 +59,7 @@ def build_loop(config: Config) -> Loop:
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     """The network of the observation's shape: convolutions for a board of `[rows, columns,
     channels]`, and a perceptron of all numbers of any other."""
-    features, env = world.observation.features, world.env
-    num_actions: int = env.num_actions  # pyright: ignore[reportAttributeAccessIssue]
+    features, num_actions = world.observation.features, world.num_actions
     if config.agent == "muzero":
         return world_model(config, world, num_actions, key=key)
     if config.network != "auto":

@@ -8,7 +8,7 @@ import jax
 import tyro
 
 from zero_app import AbstractCommand, App, COMMANDS, Sgf, UsageError
-from zero_envs import AbstractContinuousEnvironment, EnvironmentFacts, known_environments
+from zero_envs import EnvironmentFacts, known_environments
 
 from ._board import Board
 from ._worlds import agents_of, build_world, OWN_APPS, SYMMETRIES, TRAINED, TUNED, World
@@ -67,8 +67,8 @@ def _print_closely(app: App, name: str) -> None:
     leaves = jax.tree.leaves(world.observation.features)
     shapes = ", ".join(str(list(leaf.shape)) for leaf in leaves)
     actions = getattr(world.env, "num_actions", "vectors of integers")
-    if isinstance(world.env, AbstractContinuousEnvironment):
-        actions = f"{world.env.action_size} continuous"
+    if world.is_continuous:
+        actions = f"{world.num_actions} continuous"
     print(
         f"environment  {name}\n"
         f"players      {world.players}\n"

@@ -68,6 +68,17 @@ class World:
         return self.facts.num_players
 
     @property
+    def num_actions(self) -> int:
+        """The actions, or the numbers of a continuous one."""
+        known: Any = self.env
+        return known.action_size if self.is_continuous else known.num_actions
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether an action is a vector of numbers from -1 to 1."""
+        return isinstance(self.env, AbstractContinuousEnvironment)
+
+    @property
     def size(self) -> int:
         """The numbers in an observation."""
         return sum(leaf.size for leaf in jax.tree.leaves(self.observation.features))

@@ -1,4 +1,4 @@
-"""A trained player of a game with a board, alone or against itself."""
+"""A trained player of a game with a board, alone or against itself, or of continuous actions."""
 
 import abc
 import dataclasses
@@ -6,17 +6,21 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import jax.random as jr
+import numpy as np
 from jaxtyping import PRNGKeyArray
 from rich.console import Console, Group, RenderableType
 
-from zero_envs import AbstractEnvironment
+from zero_envs import AbstractContinuousEnvironment, AbstractEnvironment, BraxEnvironment
+from zero_train import AbstractActor
 
 from .._command._config import Count, Delay, Seed
 from .._run._app import App, Trained
-from .._run._evaluation import MOST_MOVES, num_players
+from .._run._evaluation import MOST_MOVES, num_players, with_simulations
 from .._run._film import check_path, drawn, Frame, scalable
 from ._game import AbstractBoard, Game
 from ._game_command import AbstractGameCommand
+from ._moments import moments
 from ._watch import is_plain, screen
 
 
@@ -25,6 +29,7 @@ class AbstractWatch(AbstractGameCommand):
     """The command `watch` of an app, which says how its game is shown.
 
     In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
+    Where actions are continuous there is no board, and each step is a line.
     """
 
     max_moves: Count = MOST_MOVES
@@ -43,43 +48,60 @@ class AbstractWatch(AbstractGameCommand):
     def __call__(self, app: App[Any]) -> None:
         check_path(self.save)
         trained, console = self.load(app), Console(highlight=False)
-        env, start = trained.loop.env, self.start(trained, self.board(app, trained), self.seed)
-
-        def frame(moment: _Moment) -> Frame:
-            return moment.frame(env, seconds(moment))
-
-        seconds = lambda moment: self.delay * (4 if moment.game.over else 1)
+        seconds = lambda moment: self.delay * (4 if moment.over else 1)
+        frame = lambda moment: moment.frame(seconds(moment))
         with screen(console, _Moment.draw, seconds, save=self.save, frame=frame) as show:
-            for moment in _moments(env, start, self.max_moves):
+            for moment in self._moments(app, trained):
                 show(moment)
+
+    def _moments(self, app: App[Any], trained: Trained[Any]) -> "Iterator[_Moment]":
+        env = trained.loop.env
+        if isinstance(env, AbstractContinuousEnvironment):
+            actor = with_simulations(trained.player, self.simulations)
+            return _steps(env, actor, self.max_moves, key=jr.key(self.seed))
+        return _moves(env, self.start(trained, self.board(app, trained), self.seed), self.max_moves)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Moment:
-    """A position, and what led to it."""
+    """A state, and what led to it.
 
-    game: Game
+    **Attributes:**
+
+    - `env`, `state`: the environment, which may draw the state.
+    - `said`: what led to it.
+    - `over`: whether the episode has ended.
+    - `game`: where the actions are those of a game.
+    """
+
+    env: Any
+    state: Any
     said: str
+    over: bool
+    game: Game | None = None
 
     def draw(self, console: Console) -> RenderableType:
+        if self.game is None:
+            return self.said
         board = self.game.board.draw(self.game, plain=is_plain(console))
         return Group(board, f"   {self.said}\n")
 
-    def frame(self, env: Any, seconds: float) -> Frame:
-        """The picture that the environment renders, or else the board."""
-        render = getattr(env, "render", None)
-        board = self.game.board
-        if render is None:
-            svg = drawn(lambda console: board.draw(self.game, plain=is_plain(console)))
-        else:
-            svg = scalable(render(self.game.state))
+    def frame(self, seconds: float) -> Frame:
+        """The picture that the environment renders, or else what a terminal shows."""
+        game, render = self.game, getattr(self.env, "render", None)
+        # brax renders whole episodes.
+        if render is not None and not isinstance(self.env, BraxEnvironment):
+            return Frame(scalable(render(self.state)), self.said, seconds)
+        if game is None:
+            return Frame(drawn(self.draw), "", seconds)
+        svg = drawn(lambda console: game.board.draw(game, plain=is_plain(console)))
         return Frame(svg, self.said, seconds)
 
 
-def _moments(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]:
+def _moves(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]:
     """The positions of a game in which the player moves for all sides, up to so many moves."""
     alone = num_players(env) == 1
-    yield _Moment(game, "the start")
+    yield _Moment(env, game.state, "the start", game.over, game)
     while not game.over and game.num_plies < most:
         plan = game.plan
         action, side = int(plan.action), "" if alone else f"{game.mover} "
@@ -88,13 +110,31 @@ def _moments(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Momen
         game = game.play(action)
         if game.over:
             said += f"; return {game.total:g}" if alone else f"; {game.board.result(game)}"
-        yield _Moment(game, said)
+        yield _Moment(env, game.state, said, game.over, game)
+
+
+def _steps(
+    env: AbstractEnvironment, actor: AbstractActor, most: int, *, key: PRNGKeyArray
+) -> Iterator[_Moment]:
+    """The states of an episode of continuous actions, up to so many steps."""
+    start, key = jr.split(key)
+    said = "the start"
+    for moment in moments(env, actor, start=start, key=key, most=most):
+        if moment.step:
+            said = f"{moment.step}. {said}, reward {moment.reward:+z.2f}"
+        if moment.end is not None:
+            said += f"; return {moment.gained:.2f}, {moment.end}"
+        yield _Moment(env, moment.state, said, moment.end is not None)
+        said = " ".join(f"{x:+z.2f}" for x in np.ravel(moment.action))
 
 
 def game_frames(trained: Trained[Any], board: AbstractBoard, key: PRNGKeyArray) -> Iterator[Frame]:
     """The pictures of a game that a player plays alone, or against itself: the `episode` of an
-    [`zero_app.App`][] with a board."""
-    env = trained.loop.env
-    start = Game.start(env, trained.player, board, key=key)
-    for moment in _moments(env, start, MOST_MOVES):
-        yield moment.frame(env, 0.5)
+    [`zero_app.App`][] with a board. Where actions are continuous, the board shows nothing."""
+    env, actor = trained.loop.env, trained.player
+    if isinstance(env, AbstractContinuousEnvironment):
+        shown = _steps(env, actor, MOST_MOVES, key=key)
+    else:
+        shown = _moves(env, Game.start(env, actor, board, key=key), MOST_MOVES)
+    for moment in shown:
+        yield moment.frame(0.5)
