@@ -128,11 +128,11 @@ def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
         guessed = issubclass(kind, AbstractHiddenEnvironment)
         return (("alphazero",) if two else ("expert",)) if guessed else ()
     if issubclass(kind, AbstractContinuousEnvironment):
-        return "spo", "mpo"
+        return "spo", "mpo", "ppo", "vmpo"
     if not issubclass(kind, AbstractDiscreteEnvironment):
         return ()
     if two:
         return "alphazero", "muzero"
     if issubclass(kind, AbstractChanceEnvironment):
-        return "expert", "spo", "mpo", "muzero"
-    return "spo", "mpo", "expert", "muzero"
+        return "expert", "spo", "mpo", "ppo", "vmpo", "muzero"
+    return "spo", "mpo", "ppo", "vmpo", "expert", "muzero"

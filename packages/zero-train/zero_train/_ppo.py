@@ -223,8 +223,9 @@ class VMPO(AbstractObjective):
         return self.region.duals()
 
     def optimiser(self, optimiser: optax.GradientTransformation) -> optax.GradientTransformation:
-        parts = {"network": optimiser, "duals": self.dual_optimiser}
-        return optax.multi_transform(parts, tuple(parts))
+        names = "network", "duals"
+        optimisers = optimiser, self.dual_optimiser
+        return optax.multi_transform(dict(zip(names, optimisers, strict=True)), names)
 
     def loss(
         self,
@@ -347,7 +348,7 @@ class PPO(AbstractBlockAgent[PPOState]):
         del key
         check_windows("PPO.update", batch.items)
         (params, duals), optimiser, metrics = gradient_step(
-            lambda learned: self._loss(*learned, state.statistics, batch),
+            lambda learned: self._loss(learned, state.statistics, batch),
             self.objective.optimiser(self.optimiser),
             (state.params, state.duals),
             state.optimiser,
@@ -359,11 +360,11 @@ class PPO(AbstractBlockAgent[PPOState]):
 
     def _loss(
         self,
-        params: PyTree[Array],
-        duals: dict[str, Dual],
+        learned: tuple[PyTree[Array], dict[str, Dual]],
         statistics: Statistics | None,
         batch: Batch,
     ) -> tuple[Float[Array, ""], Metrics]:
+        params, duals = learned
         rows: Experience = batch.items
         counts = loss_weights(batch)
         policy, value = _read(bind(self.network, params), statistics, rows)
