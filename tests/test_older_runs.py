@@ -25,6 +25,9 @@ ADDED = {
     "env_engine": "pgx",
     "model_steps": 5,
     "normalise_observations": True,
+    "decay": 1.0,
+    "entropy_bonus": 0.0,
+    "memory": False,
 }
 
 

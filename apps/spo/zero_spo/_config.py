@@ -282,7 +282,15 @@ _ON_POLICY: dict[str, Any] = {
     "decay": 0.0,
     "epsilon": 0.2,
 }
-_SWINGING: dict[str, Any] = {"gamma": 0.95, "normalise_observations": True}
+#: All environments are at the same step of an episode, of 200 steps, so a block has whole ones.
+_SWINGING: dict[str, Any] = {
+    "unroll": 200,
+    "length": 41,
+    "updates": 100,
+    "evaluate_every": 5,
+    "gamma": 0.95,
+    "normalise_observations": True,
+}
 #: The tuned presets by environment and agent; the README describes the tuning.
 _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("pendulum", "spo"): _SMALL

@@ -49,7 +49,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
             "hides a part of its state from the player, and has no `resample` to guess it",
         ),
         (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero, muzero."),
-        (["train", "pendulum", "--agent", "expert"], "cannot play pendulum; give one of spo, mpo."),
+        (["train", "pendulum", "--agent", "expert"], "pendulum; give one of spo, mpo, ppo, vmpo."),
         (["train", "pgx/tic_tac_toe", "--preset", "slow"], "choose one of tiny, quick, standard."),
         (["train", "pgx/tic_tac_toe", "--simulation", "8"], "did you mean --simulations"),
         (["train", "pgx/tic_tac_toe", "--env", "2048"], "--env was given for pgx/tic_tac_toe"),
@@ -329,10 +329,11 @@ def test_the_list_says_who_can_play(zero):
     _, out, _ = zero("list")
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()}
     assert lines["pgx/tic_tac_toe"] == "2 alphazero, muzero; symmetries"
-    assert lines["brax/ant"] == "1 spo, mpo" and lines["2048"] == "1 expert, spo, mpo, muzero"
+    assert lines["brax/ant"] == "1 spo, mpo, ppo, vmpo"
+    assert lines["2048"] == "1 expert, spo, mpo, ppo, vmpo, muzero"
     assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
     assert lines["minesweeper"] == "1 the app minesweeper; presets of its own; trained player"
-    assert lines["pendulum"] == "1 spo, mpo; tuned presets; trained player"
+    assert lines["pendulum"] == "1 spo, mpo, ppo, vmpo; tuned presets; trained player"
     with_player = {name for name, line in lines.items() if line.endswith("; trained player")}
     comes = {name for app in APPS.values() for name in player_names(app)} - {PRETRAINED}
     assert with_player == comes | set(OWN_APPS)
@@ -362,14 +363,20 @@ def test_the_list_says_who_can_play(zero):
                 "1",
                 "496 numbers: [4, 4, 31]",
                 "4",
-                "expert, spo, mpo, muzero",
+                "expert, spo, mpo, ppo, vmpo, muzero",
                 "train, eval, watch, compare,",
             ],
         ),
         (
             "pendulum",
             "pendulum",
-            ["1", "3 numbers: [3]", "1 continuous", "spo, mpo", "train, eval, watch, compare"],
+            [
+                "1",
+                "3 numbers: [3]",
+                "1 continuous",
+                "spo, mpo, ppo, vmpo",
+                "train, eval, watch, compare",
+            ],
         ),
         (
             "zero_envs.testing:Nim",

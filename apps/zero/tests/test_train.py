@@ -161,7 +161,7 @@ def test_an_episode_of_continuous_actions():
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert build_world("zero_envs.testing:Nim").agents == ("alphazero", "muzero")
     assert build_world("zero_envs.testing:Corridor").players == 1
-    assert build_world("zero_envs:Pendulum").agents == ("spo", "mpo")
+    assert build_world("zero_envs:Pendulum").agents == ("spo", "mpo", "ppo", "vmpo")
 
 
 def test_a_model_is_learned_and_plays(zero, tmp_path, without_charts):
