@@ -282,6 +282,17 @@ _ON_POLICY: dict[str, Any] = {
     "decay": 0.0,
     "epsilon": 0.2,
 }
+_BOUNDED: dict[str, Any] = {
+    "dual_rate": 1e-2,
+    "epsilon": 0.1,
+    "epsilon_policy": 1e-2,
+    "epsilon_mean": 0.02,
+    "epsilon_stddev": 2e-3,
+    "temperature": 1.0,
+    "multiplier": 1.0,
+    "multiplier_mean": 1.0,
+    "multiplier_stddev": 1.0,
+}
 #: All environments are at the same step of an episode, of 200 steps, so a block has whole ones.
 _SWINGING: dict[str, Any] = {
     "unroll": 200,
@@ -291,6 +302,7 @@ _SWINGING: dict[str, Any] = {
     "gamma": 0.95,
     "normalise_observations": True,
 }
+_BALANCING: dict[str, Any] = {"gamma": 0.98, "critic_lambda": 0.8}
 #: The tuned presets by environment and agent; the README describes the tuning.
 _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("pendulum", "spo"): _SMALL
@@ -305,9 +317,10 @@ _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     | {"epsilon": 1.0, "player_readout": "mean"},
     ("brax/inverted_pendulum", "mpo"): _SMALL | _BALANCED,
     ("pendulum", "ppo"): _SWINGING,
-    ("pendulum", "vmpo"): _SWINGING,
-    ("cartpole", "ppo"): {"gamma": 0.98, "critic_lambda": 0.8},
-    ("cartpole", "vmpo"): {"gamma": 0.98, "critic_lambda": 0.8},
+    ("pendulum", "vmpo"): _SWINGING | {"updates": 200},
+    ("cartpole", "ppo"): _BALANCING,
+    # The better half of more rows.
+    ("cartpole", "vmpo"): _BALANCING | {"batch": 32, "updates": 20},
 }
 
 
@@ -323,7 +336,8 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     kind: dict[str, Any] = {} if continuous(env) else _DISCRETE
     base: dict[str, Any] = {"env": env, "agent": agent}
     if agent in ("ppo", "vmpo"):
-        quick = base | kind | _ON_POLICY | _TUNED.get((env, agent), {})
+        quick = base | kind | _ON_POLICY | (_BOUNDED if agent == "vmpo" else {})
+        quick |= _TUNED.get((env, agent), {})
         large: dict[str, Any] = {"envs": 1024, "steps": 10_000_000, "batch": 512}
         large = {} if (env, agent) in _TUNED else large
         return {

@@ -93,6 +93,11 @@ class ActorCriticActor(AbstractActor[PyTree[Array]]):
     statistics: Any
     greedy: bool = False
 
+    def evaluate(self, obs: Observation) -> tuple[Any, Float[Array, ""]]:
+        """The policy and the value of one observation, by a network without memory."""
+        policy, value = self.network(normalised(self.statistics, obs.features))
+        return masked(policy, obs.legal), value
+
     def init(self, state: PyTree[Array]) -> PyTree[Array]:
         return self._fresh(jax.tree.leaves(state)[0].shape[0])
 
@@ -105,12 +110,12 @@ class ActorCriticActor(AbstractActor[PyTree[Array]]):
         key: Key[Array, " batch"],
     ) -> tuple[PyTree[Array], PolicyRecord, PyTree[Array]]:
         del state
-        features = normalised(self.statistics, obs.features)
         if isinstance(self.network, RecurrentNetwork):
+            features = normalised(self.statistics, obs.features)
             (policy, _), after = jax.vmap(self.network)(features, carry)
+            policy = jax.vmap(masked)(policy, obs.legal)
         else:
-            (policy, _), after = jax.vmap(self.network)(features), carry
-        policy = jax.vmap(masked)(policy, obs.legal)
+            (policy, _), after = jax.vmap(self.evaluate)(obs), carry
         action, _ = jax.vmap(ft.partial(drawn, greedy=self.greedy))(policy, key)
         return action, PolicyRecord(policy, carry), after
 
