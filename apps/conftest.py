@@ -186,7 +186,7 @@ def check_collectives(collectives) -> Callable[..., None]:
         actor = lambda s: loop.agent.actor(s.agent, explore=True)
         rows = lambda s: act(loop, actor(s), s.episodes, key=s.key)[1]
         assert collectives(lambda s: store(loop, s.buffer, rows(s)), state) == set()
-        assert collectives(lambda s: draw(loop, s.buffer, key=s.key), state) == set()
+        assert collectives(lambda s: draw(loop, s.agent, s.buffer, key=s.key), state) == set()
         # Also proves that the pattern finds what it looks for.
         assert collectives(lambda s: step(loop, s), state) == {"all-reduce"}
 

@@ -36,7 +36,7 @@ def test_the_agents_that_there_are():
         and issubclass(value, zero_train.AbstractAgent)
         and not name.startswith("Abstract")
     }
-    assert agents == item("Four agents")
+    assert agents == item("Five agents")
 
 
 def test_the_players_that_come_with_the_apps():

@@ -29,6 +29,8 @@ ADDED = {
     "consistency": 0.0,
     "candidates": 20,
     "entropy_bonus": 0.0,
+    "decay": 1.0,
+    "memory": False,
 }
 
 

@@ -28,7 +28,16 @@ REFERENCE = ["train", "--preset", "reference"]
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tuned, quick"),
         (["train", "--envs", "many"], "--envs many was given; give a whole number."),
         (["train", "--particle", "8"], "--particle is no flag of spo train; did you mean --parti"),
-        (["train", "--agent", "ppo"], "--agent ppo was given; give one of spo, mpo."),
+        (["train", "--agent", "dqn"], "--agent dqn was given; give one of spo, mpo, ppo, vmpo."),
+        (["train", "--memory"], "--memory was given, and --agent spo has networks without;"),
+        (
+            ["train", "--agent", "ppo", "--unroll", "100"],
+            "--length 41 was given with --unroll 100, which --agent ppo cuts into windows; give",
+        ),
+        (
+            ["train", "--agent", "vmpo", "--batch", "24"],
+            "--batch 24 was given for the 80 windows of a block; --agent vmpo learns from each",
+        ),
         ([*REFERENCE, "--particles", "0"], "--particles 0 was given; give at least 1."),
         ([*REFERENCE, "--steps", "0"], "--steps 0 was given; give 1 to 1000000000000."),
         ([*REFERENCE, "--length", "1"], "--length 1 was given; give at least 2."),

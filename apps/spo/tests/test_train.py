@@ -6,13 +6,16 @@ import math
 import re
 from typing import Any
 
+import equinox as eqx
 import jax
 import pytest
 
 from zero_app import load, Options, plus_minus, read_lines, train
 from zero_spo._app import APP
-from zero_spo._build import build_loop
+from zero_spo._build import build_env, build_loop
+from zero_spo._config import presets
 from zero_spo._eval import describe
+from zero_spo._network import build_policy
 from zero_train import data_mesh
 
 
@@ -52,6 +55,47 @@ def test_discrete_actions_are_learned_and_reported_as_well(discrete_config, tmp_
     assert all(row["return_mean"] == row["length_mean"] > 5 for row in rows)
     page = (folder / "report.html").read_text()
     assert "nothing yet" not in page and ">stddev</text>" not in page
+
+
+@pytest.mark.parametrize(
+    "agent, memory, chart",
+    [("ppo", True, "Ratios"), ("vmpo", False, "KL of the policy, over its bound")],
+)
+def test_what_learns_without_a_search(agent, memory, chart, spo, tmp_path):
+    """A run, its report, and its player: exported, or with a memory measured, watched, and learned
+    from by another run."""
+    config = dataclasses.replace(presets("pendulum", agent)["tiny"], memory=memory)
+    folder, other = tmp_path / "run", tmp_path / "other"
+    train(APP, config, Options(out=folder))
+    assert [line["step"] for line in read_lines(folder / "metrics.jsonl")] == [1, 2]
+    page = (folder / "report.html").read_text()
+    assert "nothing yet" not in page and f">{chart}<" in page and ">Particles alive<" not in page
+    code, _, err = spo("export", folder, "--out", tmp_path / "exported")
+    if not memory:
+        assert code == 0 and (tmp_path / "exported" / "network.stablehlo").exists()
+        return
+    assert code == 2 and "has a memory, and only networks without are exported" in err
+    code, out, _ = spo("eval", folder, "--episodes", 2, "--json")
+    assert code == 0 and json.loads(out)["length_mean"] == 200
+    code, out, _ = spo("watch", folder)
+    assert code == 0 and f"{agent} on pendulum, the policy alone" in out
+    train(APP, dataclasses.replace(config, init=str(folder), steps=64), Options(out=other))
+    assert load(APP, other).step == 1
+
+
+def test_images_are_seen_by_convolutions():
+    """On policy; others flatten them, as they do vectors."""
+
+    def layers(agent: str, env: str) -> list[str]:
+        config = presets(env, agent)["tiny"]
+        network = eqx.filter_eval_shape(
+            build_policy, config, build_env(config), key=jax.random.key(0)
+        )
+        return [type(layer).__name__ for layer in network.layers]
+
+    assert layers("ppo", "pgx/minatar-breakout") == ["CNN", "CategoricalHead"]
+    flat = ["Concatenate", "MLP", "CategoricalHead"]
+    assert layers("spo", "pgx/minatar-breakout") == layers("vmpo", "cartpole") == flat
 
 
 def test_evaluations_are_of_whole_episodes(tiny_run, scalars):

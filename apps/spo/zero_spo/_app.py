@@ -4,12 +4,11 @@ import dataclasses
 import operator
 import pathlib
 from collections.abc import Sequence
-from typing import Literal
 
 from zero_app import App, load, peek, player_file, Trained
 
 from ._build import build_loop
-from ._config import Config, presets
+from ._config import Agent, Config, presets
 from ._eval import Eval, evaluation
 from ._report import page
 from ._watch import episode, Watch
@@ -20,7 +19,7 @@ class _Chosen:
     """The flags on which presets depend."""
 
     env: str = Config.env
-    agent: Literal["spo", "mpo"] = Config.agent
+    agent: Agent = Config.agent
 
 
 def _presets(prog: str, words: Sequence[str]) -> dict[str, Config]:

@@ -6,17 +6,18 @@ from typing import Any
 import jax
 import jax.random as jr
 import optax
+from jaxtyping import PyTree
 
 from zero_app import UsageError
 from zero_envs import AbstractContinuousEnvironment
-from zero_memory import TrajectoryBuffer
+from zero_memory import Latest, TrajectoryBuffer
 from zero_nets import RunningStatistics
 from zero_search import AbstractModel, DirichletNoise, GaussianNoise, ParticleSearch
-from zero_train import EnvironmentModel, Loop, MPO, PolicyModel, SPO
+from zero_train import AbstractAgent, Clip, EnvironmentModel, Loop, MPO, PolicyModel, PPO, SPO, VMPO
 from zero_train.losses import AbstractTrustRegion, DecoupledTrustRegion, Dual, TrustRegion
 
 from ._config import Config
-from ._network import build_critic, build_policy
+from ._network import build_both, build_critic, build_policy
 from ._worlds import build_world, World
 
 
@@ -35,14 +36,31 @@ def build_env(config: Config) -> World:
     return env
 
 
-def build_agent(config: Config, env: World) -> SPO | MPO:
+def build_agent(config: Config, env: World) -> AbstractAgent:
     """The agent of a configuration."""
+    if config.on_policy:
+        region, duals = _region(config, env), _optimiser(config, config.dual_rate)
+        return PPO(
+            network=ft.partial(build_both, config, env),
+            optimiser=optax.multi_transform(
+                {
+                    "policy": _optimiser(config, config.policy_rate, decay=config.decay),
+                    "critic": _optimiser(config, config.critic_rate, decay=config.decay),
+                },
+                _parts,
+            ),
+            objective=VMPO(region, duals) if config.agent == "vmpo" else Clip(config.epsilon),
+            gamma=config.gamma,
+            lambda_=config.critic_lambda,
+            entropy_bonus=config.entropy_bonus,
+            statistics=_statistics(config, env),
+        )
     shared = {
         "policy": ft.partial(build_policy, config, env),
         "critic": ft.partial(build_critic, config, env),
         "region": _region(config, env),
-        "policy_optimiser": _optimiser(config, config.policy_rate),
-        "critic_optimiser": _optimiser(config, config.critic_rate),
+        "policy_optimiser": _optimiser(config, config.policy_rate, decay=config.decay),
+        "critic_optimiser": _optimiser(config, config.critic_rate, decay=config.decay),
         "dual_optimiser": _optimiser(config, config.dual_rate),
         "gamma": config.gamma,
         "lambda_": config.critic_lambda,
@@ -66,7 +84,7 @@ def build_loop(config: Config) -> Loop:
     return Loop(
         env=env,
         agent=build_agent(config, env),
-        buffer=TrajectoryBuffer(
+        buffer=(Latest if config.on_policy else TrajectoryBuffer)(
             capacity=config.capacity,
             num_envs=config.envs,
             batch_size=config.batch,
@@ -76,6 +94,13 @@ def build_loop(config: Config) -> Loop:
         unroll_length=config.unroll,
         num_updates=config.updates,
     )
+
+
+def _parts(learned: PyTree) -> PyTree[str]:
+    """Which optimiser moves each array of `(network, duals)`, of a network of policy and value."""
+    is_value = lambda path: getattr(path[1], "name", "") == "value"
+    name = lambda path, _: "critic" if is_value(path) else "policy"
+    return jax.tree_util.tree_map_with_path(name, learned)
 
 
 def _model(config: Config, env: World, evaluate: Any, *, gamma: float) -> AbstractModel:
@@ -126,9 +151,11 @@ def _statistics(config: Config, env: World) -> RunningStatistics | None:
     return RunningStatistics.init(obs.features)
 
 
-def _optimiser(config: Config, rate: float) -> optax.GradientTransformation:
+def _optimiser(config: Config, rate: float, *, decay: float = 1.0) -> optax.GradientTransformation:
+    total = config.blocks * config.updates
+    falling = optax.linear_schedule(rate, decay * rate, total) if decay < 1 else rate
     # So that the rate is logged.
     adam = optax.inject_hyperparams(optax.adam, static_args=("b1", "b2", "eps", "eps_root"))(
-        rate, eps=1e-5
+        falling, eps=1e-5
     )
     return optax.chain(optax.clip_by_global_norm(config.clip), adam) if config.clip else adam

@@ -1,6 +1,8 @@
 """Every hyperparameter of a training run, and the presets."""
 
 import dataclasses
+import types
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
@@ -8,6 +10,9 @@ from annotated_types import Ge, Interval
 from zero_app import AbstractConfig, Count, Fraction, NonNegative, UsageError
 
 from ._worlds import continuous
+
+
+Agent = Literal["spo", "mpo", "ppo", "vmpo"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +25,8 @@ class Config(AbstractConfig):
     unroll: Count = 32
     """Rows collected from every environment in a block."""
     updates: Count = 128
-    """Gradient steps after every block."""
+    """Gradient steps after every block. Those of ppo and vmpo deal out all windows of the block,
+    again and again."""
     batch: Count = 32
     """Windows per gradient step, over all learning devices."""
     evaluate_every: Count = 20
@@ -31,13 +37,14 @@ class Config(AbstractConfig):
     backend: str = "auto"
     """The physics backend of brax: generalized, mjx, positional, spring, or auto: spring where the
     environment supports it."""
-    agent: Literal["spo", "mpo"] = "spo"
-    """mpo is the same without a search: it evaluates actions by a Q-network."""
+    agent: Agent = "spo"
+    """mpo is the same without a search: it evaluates actions by a Q-network. ppo and vmpo (V-MPO)
+    learn from the newest block alone, by the advantages of the actions that were played."""
 
     length: Annotated[int, Ge(2)] = 33
     """Rows in a window. The last row is only bootstrapped from."""
     replay: Count = 65_536
-    """Rows kept for replay, over all environments."""
+    """spo, mpo: rows kept for replay, over all environments."""
 
     # --- search (spo)
     particles: Count = 16
@@ -72,6 +79,10 @@ class Config(AbstractConfig):
     samples: Count = 16
     """Actions drawn in each state of a batch."""
 
+    # --- ppo
+    entropy_bonus: NonNegative = 0.0
+    """ppo, vmpo: weight of the policy's entropy in the loss."""
+
     # --- network
     width: Annotated[int, Interval(ge=1, le=10**4)] = 256
     """Width of the hidden layers."""
@@ -81,6 +92,8 @@ class Config(AbstractConfig):
     """Activation of the hidden layers."""
     min_scale: NonNegative = 1e-3
     """Minimum standard deviation of a continuous policy, before the squashing."""
+    memory: bool = False
+    """ppo, vmpo: put a recurrent layer (GRU) of that width behind the hidden ones."""
     normalise_observations: bool = False
     """Normalise observations by their running mean and standard deviation."""
 
@@ -93,6 +106,8 @@ class Config(AbstractConfig):
     """Learning rate of the policy."""
     critic_rate: Annotated[float, Interval(ge=1e-12, le=1)] = 3e-4
     """Learning rate of the critic."""
+    decay: Fraction = 1.0
+    """Both rates fall evenly to this fraction by the end of the run; 1 keeps them constant."""
     dual_rate: Fraction = 1e-3
     """Learning rate of the temperature and the multipliers."""
     target_rate: Fraction = 0.005
@@ -100,7 +115,8 @@ class Config(AbstractConfig):
     clip: NonNegative = 0.5
     """Maximum global norm of each of the three gradients; 0 for no maximum."""
     epsilon: Annotated[float, Ge(1e-9)] = 0.2
-    """Bound of the KL divergence of the search's policy from the network's, in nats."""
+    """Bound of the KL divergence of the search's policy from the network's, in nats; of ppo the
+    distance from 1 at which ratios of probabilities are clipped."""
     epsilon_policy: Annotated[float, Ge(1e-9)] = 1e-3
     """Discrete: bound of the KL divergence of the policy from the target policy, in nats."""
     epsilon_mean: Annotated[float, Ge(1e-9)] = 0.05
@@ -123,11 +139,21 @@ class Config(AbstractConfig):
     episodes: Annotated[int, Ge(2)] = 128
     """Episodes in an evaluation."""
 
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
+        {"decay": 1.0, "entropy_bonus": 0.0, "memory": False}
+    )
     code: ClassVar[tuple[str, ...]] = ("env",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.capacity < max(self.length, self.unroll):
+        if self.on_policy:
+            self._check_windows()
+        elif self.memory:
+            raise UsageError(
+                f"--memory was given, and --agent {self.agent} has networks without; leave it out, "
+                "or give --agent ppo or vmpo."
+            )
+        elif self.capacity < max(self.length, self.unroll):
             least = self.envs * max(self.length, self.unroll)
             raise UsageError(
                 f"--replay {self.replay} is {self.capacity} rows of each of --envs {self.envs}, "
@@ -145,10 +171,31 @@ class Config(AbstractConfig):
                 "and have no mean; give sampled or argmax."
             )
 
+    def _check_windows(self) -> None:
+        """Refuses windows that a block cannot be cut into, and batches that do not deal out all."""
+        step = self.length - 1
+        if self.unroll % step:
+            raise UsageError(
+                f"--length {self.length} was given with --unroll {self.unroll}, which --agent "
+                f"{self.agent} cuts into windows; give an unroll of a multiple of {step}."
+            )
+        windows = self.envs * self.unroll // step
+        if windows % self.batch:
+            raise UsageError(
+                f"--batch {self.batch} was given for the {windows} windows of a block; --agent "
+                f"{self.agent} learns from each as often, so give a divisor of {windows}."
+            )
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether the agent learns from the newest block only."""
+        return self.agent in ("ppo", "vmpo")
+
     @property
     def capacity(self) -> int:
-        """The number of rows kept of each environment."""
-        return self.replay // self.envs
+        """The number of rows kept of each environment: on policy those of a block and the one
+        before, which was only bootstrapped from until now."""
+        return self.unroll + 1 if self.on_policy else self.replay // self.envs
 
     @property
     def blocks(self) -> int:
@@ -218,6 +265,45 @@ _TINY: dict[str, Any] = {
     "episodes": 2,
     "evaluate_every": 2,
 }
+_TINY_WINDOWS: dict[str, Any] = {"length": 5}
+#: Of ppo and vmpo: ten times through 64 windows, eight at a time.
+_ON_POLICY: dict[str, Any] = {
+    "steps": 100_000,
+    "unroll": 128,
+    "length": 33,
+    "updates": 80,
+    "batch": 8,
+    "evaluate_every": 10,
+    "width": 64,
+    "layers": 2,
+    "activation": "tanh",
+    "policy_rate": 1e-3,
+    "critic_rate": 5e-3,
+    "decay": 0.0,
+    "epsilon": 0.2,
+}
+_BOUNDED: dict[str, Any] = {
+    "dual_rate": 1e-2,
+    "epsilon": 0.1,
+    "epsilon_policy": 1e-2,
+    "epsilon_mean": 0.02,
+    "epsilon_stddev": 2e-3,
+    "temperature": 1.0,
+    "multiplier": 1.0,
+    "multiplier_mean": 1.0,
+    "multiplier_stddev": 1.0,
+}
+#: All environments are at the same step of an episode, of 200 steps, so a block has whole ones.
+_SWINGING: dict[str, Any] = {
+    "unroll": 200,
+    "length": 41,
+    "updates": 100,
+    "evaluate_every": 5,
+    "activation": "silu",
+    "critic_rate": 3e-3,
+    "gamma": 0.95,
+    "normalise_observations": True,
+}
 #: The tuned presets by environment and agent; the README describes the tuning.
 _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     ("pendulum", "spo"): _SMALL
@@ -231,11 +317,16 @@ _TUNED: dict[tuple[str, str], dict[str, Any]] = {
     | _BALANCED
     | {"epsilon": 1.0, "player_readout": "mean"},
     ("brax/inverted_pendulum", "mpo"): _SMALL | _BALANCED,
+    ("pendulum", "ppo"): _SWINGING,
+    ("pendulum", "vmpo"): _SWINGING | {"updates": 200},
+    ("cartpole", "ppo"): {},
+    # The better half of more rows.
+    ("cartpole", "vmpo"): {"batch": 32, "updates": 20},
 }
 
 
 def presets(env: str, agent: str) -> dict[str, Config]:
-    """The presets of an environment.
+    """The presets of an environment and an agent, of `ppo` and `vmpo` the first three.
 
     `reference` has the hyperparameters of the reference implementation, and `paper` those of the
     paper. `tuned` was tuned for the environment; if it was not, it is equal to `reference`. `quick`
@@ -245,6 +336,16 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     small = env in ("pendulum", "cartpole")
     kind: dict[str, Any] = {} if continuous(env) else _DISCRETE
     base: dict[str, Any] = {"env": env, "agent": agent}
+    if agent in ("ppo", "vmpo"):
+        quick = base | kind | _ON_POLICY | (_BOUNDED if agent == "vmpo" else {})
+        quick |= _TUNED.get((env, agent), {})
+        large: dict[str, Any] = {"envs": 1024, "steps": 10_000_000, "batch": 512}
+        large = {} if (env, agent) in _TUNED else large
+        return {
+            "tuned": Config(**quick | large),
+            "quick": Config(**quick),
+            "tiny": Config(**quick | _TINY | _TINY_WINDOWS),
+        }
     scale: dict[str, Any] = {} if small else {"envs": 1024, "steps": 10_000_000}
     reference = Config(**base | scale | kind)
     paper = scale | kind

@@ -97,14 +97,18 @@ def describe(config: Config, loop: Loop) -> list[str]:
     # The arithmetic of a step does not depend on the devices.
     loop = dataclasses.replace(loop, mesh=data_mesh(1), actor_devices=0)
     shape = template(loop)
-    online = shape.agent.online
-    sizes = {name: _size(getattr(online, name)) for name in ("policy", "critic")}
+    state: Any = shape.agent
+    networks = (
+        (state.params.policy, state.params.value)
+        if config.on_policy
+        else (state.online.policy, state.online.critic)
+    )
+    policy, critic = map(_size, networks)
     flops = matrix_flops(lambda state: run_step(loop, state), shape)
     total = config.blocks * rows
     rounded = "" if total == config.steps else f" (--steps {config.steps:,} in whole blocks)"
     return [
-        f"{config.agent} on {config.env}: policy of {sizes['policy']:,} parameters, critic of "
-        f"{sizes['critic']:,}",
+        f"{config.agent} on {config.env}: policy of {policy:,} parameters, critic of {critic:,}",
         f"{config.blocks:,} blocks of {config.envs} environments x {config.unroll} rows are "
         f"{total:,}{rounded}; the final state of an episode is a row too",
         f"a block is {config.updates} gradient steps and {_scaled(flops)}FLOP of matrix products",

@@ -1,18 +1,26 @@
-"""The networks: the policy and the critic are separate multi-layer perceptrons."""
+"""The networks: the policy and the critic are separate multi-layer perceptrons. Those of PPO and
+V-MPO begin with convolutions where an observation is an image, and may have a memory."""
+
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractContinuousEnvironment
 from zero_nets import (
+    ActorCritic,
     CategoricalHead,
     Chain,
+    CNN,
     Concatenate,
     ConcatenateOneHot,
     LinearHead,
     MLP,
+    Recurrent,
+    RNN,
     TanhGaussianHead,
 )
 
@@ -30,20 +38,53 @@ def build_policy(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
         head = TanhGaussianHead(config.width, env.action_size, min_scale=config.min_scale, key=hkey)
     else:
         head = CategoricalHead(config.width, env.num_actions, key=hkey)
-    return Chain(Concatenate(), _torso(config, _num_features(env), tkey), head)
+    return Chain(*_torso(config, env, tkey), head)
 
 
 def build_critic(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
     """A network that maps features to a value or, for MPO, features and an action to a Q-value."""
     tkey, hkey = jr.split(key)
-    size, join = _num_features(env), Concatenate()
-    if config.agent == "mpo":
-        if isinstance(env, AbstractContinuousEnvironment):
-            size += env.action_size
-        else:
-            size, join = size + env.num_actions, _WithAction(env.num_actions)
     head = LinearHead(config.width, key=hkey)
-    return Chain(join, _torso(config, size, tkey), head)
+    if config.agent != "mpo":
+        return Chain(*_torso(config, env, tkey), head)
+    size, join = _num_features(env), Concatenate()
+    if isinstance(env, AbstractContinuousEnvironment):
+        size += env.action_size
+    else:
+        size, join = size + env.num_actions, _WithAction(env.num_actions)
+    return Chain(join, _perceptron(config, size, tkey), head)
+
+
+def build_both(config: Config, env: World, *, key: PRNGKeyArray) -> "ActorCritic | RecurrentPair":
+    """Policy and critic as one network, of PPO and V-MPO."""
+    pkey, ckey, mkey = jr.split(key, 3)
+    policy, critic = build_policy(config, env, key=pkey), build_critic(config, env, key=ckey)
+    if not config.memory:
+        return ActorCritic(policy, critic)
+    first, second = jr.split(mkey)
+    return RecurrentPair(_remembering(config, policy, first), _remembering(config, critic, second))
+
+
+class RecurrentPair(eqx.Module):
+    """A policy and a value of the same features, each with a memory of its own."""
+
+    policy: Recurrent
+    value: Recurrent
+
+    def init(self) -> tuple[PyTree[Array], PyTree[Array]]:
+        return self.policy.init(), self.value.init()
+
+    def __call__(self, features: PyTree[Array], memory: tuple) -> tuple[tuple, tuple]:
+        policy, acting = self.policy(features, memory[0])
+        value, judging = self.value(features, memory[1])
+        return (policy, value), (acting, judging)
+
+    def scan(
+        self, features: PyTree[Array], resets: Bool[Array, " time"], memory: tuple
+    ) -> tuple[tuple, tuple]:
+        policy, acting = self.policy.scan(features, resets, memory[0])
+        value, judging = self.value.scan(features, resets, memory[1])
+        return (policy, value), (acting, judging)
 
 
 class _WithAction(eqx.Module):
@@ -58,12 +99,41 @@ class _WithAction(eqx.Module):
         return ConcatenateOneHot(self.num_actions)(Concatenate()(features), action)
 
 
-def _torso(config: Config, size: int, key: PRNGKeyArray) -> MLP:
+def _torso(config: Config, env: World, key: PRNGKeyArray) -> tuple[Callable[..., Any], ...]:
+    """The layers from the features to the head."""
+    shape = getattr(_features(env), "shape", ())
+    if not config.on_policy or len(shape) != 3 or min(shape[:2]) == 1:
+        return Concatenate(), _perceptron(config, _num_features(env), key)
+    cnn = CNN(
+        shape,
+        channels=(16, 32),
+        sizes=(3, 3),
+        strides=(1, 2),
+        padding="SAME",
+        widths=(config.width,) * config.layers,
+        activation=_ACTIVATIONS[config.activation],
+        key=key,
+    )
+    return (cnn,)
+
+
+def _perceptron(config: Config, size: int, key: PRNGKeyArray) -> MLP:
     activation = _ACTIVATIONS[config.activation]
     return MLP(size, (config.width,) * config.layers, activation=activation, key=key)
 
 
+def _remembering(config: Config, network: Chain, key: PRNGKeyArray) -> Recurrent:
+    """The network with a memory before its head."""
+    *torso, head = network.layers
+    rnn = RNN(config.width, config.width, cell=eqx.nn.GRUCell, key=key)
+    return Recurrent(Chain(*torso), rnn, head)
+
+
+def _features(env: World) -> PyTree[jax.ShapeDtypeStruct]:
+    """The shapes of the features of an observation."""
+    return jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0)))).features
+
+
 def _num_features(env: World) -> int:
     """The number of elements of an observation."""
-    obs = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
-    return sum(x.size for x in jax.tree.leaves(obs.features))
+    return sum(x.size for x in jax.tree.leaves(_features(env)))

@@ -59,11 +59,32 @@ def _search(run: StoredRun) -> list[str]:
 
 
 def _learning(run: StoredRun) -> list[str]:
+    values = "Mean value of the states in a batch."
+    return [
+        *(_clipped(run) if run.config.get("agent") == "ppo" else _bounded(run)),
+        chart(run, "Value loss", "Half the squared error.", curve(run.metrics, "value_loss")),
+        chart(run, "Mean value", values, curve(run.metrics, "value_mean")),
+    ]
+
+
+def _clipped(run: StoredRun) -> list[str]:
+    """The policy of PPO."""
+    changed = "From the policy that has collected the rows."
+    entropy, ratios = "Of the policy.", "Fraction of the actions whose ratio is beyond the clip."
+    return [
+        chart(run, "KL divergence", changed, curve(run.metrics, "kl"), from_zero=True),
+        chart(run, "Ratios", ratios, curve(run.metrics, "clipped"), from_zero=True),
+        chart(run, "Entropy", entropy, curve(run.metrics, "policy_entropy")),
+    ]
+
+
+def _bounded(run: StoredRun) -> list[str]:
+    """The policy within its trust region."""
     parts = ("_mean", "_stddev") if "kl_relative_mean" in (run.metrics or [{}])[0] else ("",)
     named = lambda name: [curve(run.metrics, name + part, part.strip("_")) for part in parts]
     temperature = "In the unit of rewards; it follows the KL below."
     improved = "KL divergence of the policy improved by the advantages; 1 is on target."
-    values = "Mean value of the states in a batch."
+    old = "the target policy" if run.config.get("agent") != "vmpo" else "the policy that has acted"
     return [
         chart(run, "Temperature", temperature, curve(run.metrics, "temperature")),
         chart(
@@ -73,13 +94,6 @@ def _learning(run: StoredRun) -> list[str]:
             curve(run.metrics, "kl_nonparametric_relative"),
             levels=[("target", 1.0)],
         ),
-        chart(
-            run,
-            "KL of the policy, over its bound",
-            "From the target policy.",
-            *named("kl_relative"),
-        ),
+        chart(run, "KL of the policy, over its bound", f"From {old}.", *named("kl_relative")),
         chart(run, "Multipliers", "Multipliers of the policy's bounds.", *named("alpha")),
-        chart(run, "Value loss", "Half the squared error.", curve(run.metrics, "value_loss")),
-        chart(run, "Mean value", values, curve(run.metrics, "value_mean")),
     ]

@@ -51,7 +51,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero, muzero, stoch"),
         (
             ["train", "pendulum", "--agent", "expert"],
-            "cannot play pendulum; give one of spo, mpo, sampled, sampled-alphazero.",
+            "give one of spo, mpo, ppo, vmpo, sampled, sampled-alphazero.",
         ),
         (["train", "pgx/tic_tac_toe", "--preset", "slow"], "choose one of tiny, quick, standard."),
         (["train", "pgx/tic_tac_toe", "--simulation", "8"], "did you mean --simulations"),
@@ -332,15 +332,12 @@ def test_the_list_says_who_can_play(zero):
     _, out, _ = zero("list")
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()}
     assert lines["pgx/tic_tac_toe"] == "2 alphazero, muzero, stochastic; symmetries"
-    assert (
-        lines["brax/ant"] == "1 spo, mpo, sampled, sampled-alphazero"
-        and lines["2048"] == "1 expert, spo, mpo, muzero, stochastic"
-    )
+    continuous = "spo, mpo, ppo, vmpo, sampled, sampled-alphazero"
+    assert lines["brax/ant"] == f"1 {continuous}"
+    assert lines["2048"] == "1 expert, spo, mpo, ppo, vmpo, muzero, stochastic"
     assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
     assert lines["minesweeper"] == "1 the app minesweeper; presets of its own; trained player"
-    assert (
-        lines["pendulum"] == "1 spo, mpo, sampled, sampled-alphazero; tuned presets; trained player"
-    )
+    assert lines["pendulum"] == f"1 {continuous}; tuned presets; trained player"
     with_player = {name for name, line in lines.items() if line.endswith("; trained player")}
     comes = {name for app in APPS.values() for name in player_names(app)} - {PRETRAINED}
     assert with_player == comes | set(OWN_APPS)
@@ -370,7 +367,7 @@ def test_the_list_says_who_can_play(zero):
                 "1",
                 "496 numbers: [4, 4, 31]",
                 "4",
-                "expert, spo, mpo, muzero, stochastic",
+                "expert, spo, mpo, ppo, vmpo, muzero, stochastic",
                 "train, eval, watch, compare,",
             ],
         ),
@@ -381,7 +378,7 @@ def test_the_list_says_who_can_play(zero):
                 "1",
                 "3 numbers: [3]",
                 "1 continuous",
-                "spo, mpo, sampled, sampled-alphazero",
+                "spo, mpo, ppo, vmpo, sampled, sampled-alphazero",
                 "train, eval, watch, compare",
             ],
         ),

@@ -162,7 +162,7 @@ def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert build_world("zero_envs.testing:Nim").agents == ("alphazero", "muzero", "stochastic")
     assert build_world("zero_envs.testing:Corridor").players == 1
     agents = build_world("zero_envs:Pendulum").agents
-    assert agents == ("spo", "mpo", "sampled", "sampled-alphazero")
+    assert agents == ("spo", "mpo", "ppo", "vmpo", "sampled", "sampled-alphazero")
 
 
 @pytest.mark.parametrize("agent", ["muzero", "stochastic"])

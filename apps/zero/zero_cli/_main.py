@@ -29,7 +29,7 @@ from ._worlds import build_world, OWN_APPS, TUNED
 class _Chosen:
     """What must be known before all other flags."""
 
-    agent: Agent | Literal["spo", "mpo"] | None = None
+    agent: Agent | Literal["spo", "mpo", "ppo", "vmpo"] | None = None
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
 
 
@@ -92,7 +92,7 @@ def _train(words: list[str]) -> None:
     world = build_world(name)
     agent: Any = world.choose(chosen.agent)
     preset = "standard" if expects_accelerator() else "quick"
-    if agent in ("spo", "mpo"):
+    if agent in ("spo", "mpo", "ppo", "vmpo"):
         usual = [] if preset == "standard" or name in TUNED else ["--preset", preset]
         return run(APPS["spo"], ["train", *usual, "--agent", agent, "--env", name, *words], prog)
     fitting = presets(name, agent, world.size)

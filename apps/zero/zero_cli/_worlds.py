@@ -139,7 +139,7 @@ def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
         guessed = issubclass(kind, AbstractHiddenEnvironment)
         return (("alphazero",) if two else ("expert",)) if guessed else ()
     if issubclass(kind, AbstractContinuousEnvironment):
-        return "spo", "mpo", "sampled", "sampled-alphazero"
+        return "spo", "mpo", "ppo", "vmpo", "sampled", "sampled-alphazero"
     if issubclass(kind, AbstractFactoredEnvironment) and not two:
         return "sampled-alphazero", "sampled"
     if not issubclass(kind, AbstractDiscreteEnvironment):
@@ -147,5 +147,5 @@ def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
     if two:
         return "alphazero", "muzero", "stochastic"
     if issubclass(kind, AbstractChanceEnvironment):
-        return "expert", "spo", "mpo", "muzero", "stochastic"
-    return "spo", "mpo", "expert", "muzero", "stochastic"
+        return "expert", "spo", "mpo", "ppo", "vmpo", "muzero", "stochastic"
+    return "spo", "mpo", "ppo", "vmpo", "expert", "muzero", "stochastic"

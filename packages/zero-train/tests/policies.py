@@ -24,6 +24,11 @@ class Categorical(eqx.Module):
     def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
         return jax.nn.log_softmax(self.logits)[action]
 
+    def entropy(self) -> Float[Array, ""]:
+        log_probs = jax.nn.log_softmax(self.logits)
+        possible = jnp.where(jnp.isneginf(log_probs), 0.0, log_probs)
+        return -jnp.sum(jnp.exp(log_probs) * possible)
+
     def kl(self, other: "Categorical") -> Float[Array, ""]:
         own, others = jax.nn.log_softmax(self.logits), jax.nn.log_softmax(other.logits)
         possible = ~jnp.isneginf(own)
@@ -43,6 +48,9 @@ class Gaussian(eqx.Module):
 
     def log_prob(self, action: Float[Array, " dims"]) -> Float[Array, ""]:
         return jnp.sum(jax.scipy.stats.norm.logpdf(action, self.loc, self.scale))
+
+    def entropy(self) -> Float[Array, ""]:
+        return jnp.sum(jnp.log(self.scale) + 0.5 * jnp.log(2 * jnp.pi * jnp.e))
 
     def kl(self, other: "Gaussian") -> Float[Array, " dims"]:
         distance = jnp.square(self.scale) + jnp.square(self.loc - other.loc)

@@ -64,6 +64,13 @@ def test_loss_is_that_of_its_bounds(make, given, loss, policies, actions, weight
     assert set(found[1]) == set(wanted[1])
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_array_equal(x, y)
+    # What V-MPO adds to its own fit is all but the fit and the temperature's loss.
+    constraint, metrics = region.constraint(*policies, learned)
+    assert all(x == wanted[1][name] for name, x in metrics.items())
+    rest = sum(x for name, x in metrics.items() if "_loss" in name)
+    np.testing.assert_allclose(constraint, rest, rtol=1e-6)
+    fit = [x for name, x in wanted[1].items() if name.startswith(("policy_", "temperature_"))]
+    np.testing.assert_allclose(constraint, wanted[0] - sum(fit), rtol=1e-4)
     # No two of the parts are alike, so that none could have stood in for another.
     terms = [float(x) for name, x in wanted[1].items() if "_loss" in name]
     assert len(set(terms)) == len(terms) == (4 if make is TrustRegion else 7)

@@ -1,7 +1,7 @@
 """Agents, the training loop and evaluation for search-based reinforcement learning.
 
-- Agents: `ExpertIteration` (AlphaZero is one form of it), `MuZero`, `SPO`, `MPO`; your own derives
-  from `AbstractAgent`.
+- Agents: `ExpertIteration` (AlphaZero is one form of it), `MuZero`, `SPO`, `MPO`, `PPO`; your own
+  derives from `AbstractAgent`.
 - The loop: `Loop` says what is trained on what; `init` makes its state, and `step` collects,
   stores and learns.
 - Actors: `PlanningActor`, `PolicyActor`, `RandomActor`.
@@ -135,6 +135,16 @@ from ._policies import (
     DistributionActor as DistributionActor,
     masked as masked,
     Statistics as Statistics,
+)
+from ._ppo import (
+    AbstractObjective as AbstractObjective,
+    ActorCriticActor as ActorCriticActor,
+    Clip as Clip,
+    PolicyRecord as PolicyRecord,
+    PPO as PPO,
+    PPOState as PPOState,
+    RecurrentNetwork as RecurrentNetwork,
+    VMPO as VMPO,
 )
 from ._processes import (
     is_writer as is_writer,

@@ -1,5 +1,6 @@
 """Policies over any actions: an actor without search, and the evaluation of networks."""
 
+import functools as ft
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -70,21 +71,24 @@ class DistributionActor(AbstractReflexActor):
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[PyTree[Array], Behaviour, None]:
         del state, carry
-
-        def one(policy: Any, key: PRNGKeyArray) -> tuple[Any, Array]:
-            action = policy.mode() if self.greedy else policy.sample(key=key)
-            log_prob = policy.log_prob(action)
-            if jnp.issubdtype(action.dtype, jnp.integer):
-                action = jnp.where(jnp.isnan(log_prob), -1, action).astype(jnp.int32)
-            return action, log_prob
-
-        action, log_prob = jax.vmap(one)(self.policies(obs), key)
+        draw = jax.vmap(ft.partial(drawn, greedy=self.greedy))
+        action, log_prob = draw(self.policies(obs), key)
         return action, Behaviour(log_prob), None
 
     def policies(self, obs: Observation) -> Any:
         """The policy of each observation of a batch, as one pytree."""
         features = normalised(self.statistics, obs.features)
         return jax.vmap(lambda x, legal: masked(self.policy(x), legal))(features, obs.legal)
+
+
+def drawn(policy: Any, key: PRNGKeyArray, *, greedy: bool) -> tuple[Any, Float[Array, ""]]:
+    """An action of a policy, or its mode, and the log-probability. A discrete action is -1 where
+    that is NaN."""
+    action = policy.mode() if greedy else policy.sample(key=key)
+    log_prob = policy.log_prob(action)
+    if jnp.issubdtype(action.dtype, jnp.integer):
+        action = jnp.where(jnp.isnan(log_prob), -1, action).astype(jnp.int32)
+    return action, log_prob
 
 
 class ActorCriticEvaluator(eqx.Module):

@@ -16,11 +16,13 @@ from jaxtyping import Array
 from zero_envs import AbstractEnvironment, Observation
 from zero_train import (
     AbstractActor,
+    ActorCriticActor,
     DistributionActor,
     evaluate_batch,
     masked,
     PlanningActor,
     PolicyActor,
+    RecurrentNetwork,
 )
 
 from .._command._config import Count
@@ -104,7 +106,11 @@ def export_network(
 def _network(player: AbstractActor) -> Callable[[Observation], dict[str, Array]]:
     if isinstance(player, DistributionActor):
         return lambda obs: _parts(player.policies(obs))
-    evaluate = player.evaluate if isinstance(player, PolicyActor) else None
+    evaluate = None
+    if isinstance(player, PolicyActor | ActorCriticActor):
+        evaluate = player.evaluate
+        if isinstance(getattr(player, "network", None), RecurrentNetwork):
+            raise UsageError("the player has a memory, and only networks without are exported.")
     if isinstance(player, PlanningActor):
         evaluate = getattr(player.model, "evaluate", None)
     if evaluate is None:

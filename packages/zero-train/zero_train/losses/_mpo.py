@@ -247,11 +247,11 @@ def mpo_loss(
     over dimensions), `kl` (the sum over dimensions) and `kl_relative` (divided by its bound).
     """
     check_kind("mpo_loss", Policy, "a distribution of actions", policy=policy, target=target)
-    target = _fixed(target)
+    target = fixed(target)
     if weights is None:
         weights = jnp.exp(nonparametric_policy(values, temperature))
     policy_loss = _fit(policy, actions, weights)
-    losses, metrics = _constrain(target.kl(policy), alpha, epsilon_policy)
+    losses, metrics = constrain(target.kl(policy), alpha, epsilon_policy)
     temperature_term, estep = temperature_loss(values, temperature, epsilon)
     return policy_loss + losses + temperature_term, {
         "policy_loss": policy_loss,
@@ -292,7 +292,7 @@ def mpo_decoupled_loss(
             f"`mpo_decoupled_loss` was given a `{type(policy).__name__}`, which has no `decouple`: "
             "it takes Gaussian policies; for others use `mpo_loss` (a `TrustRegion`)."
         )
-    target = _fixed(target)
+    target = fixed(target)
     if weights is None:
         weights = jnp.exp(nonparametric_policy(values, temperature))
     loss, metrics = temperature_loss(values, temperature, epsilon)
@@ -303,10 +303,9 @@ def mpo_decoupled_loss(
         (stddev_policy, "_stddev", alpha_stddev, epsilon_stddev),
     ):
         policy_loss = _fit(part, actions, weights)
-        losses, terms = _constrain(target.kl(part), alpha, bound)
+        losses, terms = constrain(target.kl(part), alpha, bound, suffix=suffix)
         loss = loss + policy_loss + losses
-        terms = {**terms, "policy_loss": policy_loss}
-        metrics = {**metrics, **{name + suffix: x for name, x in terms.items()}}
+        metrics = {**metrics, **terms, "policy_loss" + suffix: policy_loss}
     return loss, metrics
 
 
@@ -334,7 +333,7 @@ def mpo_categorical_loss(
     improved = nonparametric_policy(values, temperature, log_prior=log_prior)
     weights = jnp.exp(improved)
     policy_loss = weighted_policy_loss(log_policy, weights)
-    losses, metrics = _constrain(_kl(log_prior, log_policy), alpha, epsilon_policy)
+    losses, metrics = constrain(_kl(log_prior, log_policy), alpha, epsilon_policy)
     temperature_term, estep = temperature_loss(values, temperature, epsilon, log_prior=log_prior)
     return policy_loss + losses + temperature_term, {
         "policy_loss": policy_loss,
@@ -390,7 +389,7 @@ def vmpo_loss(
     return policy_loss + loss, {"policy_loss": policy_loss, "temperature_loss": loss, **metrics}
 
 
-def _fixed(target: Any) -> Any:
+def fixed(target: Any) -> Any:
     return jax.tree.map(
         lambda x: jax.lax.stop_gradient(x) if eqx.is_inexact_array(x) else x, target
     )
@@ -414,14 +413,15 @@ def _kl(log_p: Array, log_q: Array) -> Array:
     )
 
 
-def _constrain(kl: Array, alpha: Dual, epsilon: float) -> Losses:
-    """The penalty plus the dual loss, and their metrics."""
+def constrain(kl: Array, alpha: Dual, epsilon: float, *, suffix: str = "") -> Losses:
+    """The penalty plus the dual loss, and their metrics, whose names end in `suffix`."""
     penalty, dual_loss = kl_penalty(kl, alpha, epsilon)
     total = jnp.sum(kl)
-    return penalty + dual_loss, {
+    metrics = {
         "kl_loss": penalty,
         "alpha_loss": dual_loss,
         "alpha": jnp.mean(alpha.value),
         "kl": total,
         "kl_relative": total / (epsilon * alpha.value.size),
     }
+    return penalty + dual_loss, {name + suffix: x for name, x in metrics.items()}

@@ -7,7 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, Shaped
 
 from .._arrays import check_kind, check_positive
-from ._mpo import Dual, Losses, mpo_decoupled_loss, mpo_loss
+from ._mpo import constrain, Dual, fixed, Losses, mpo_decoupled_loss, mpo_loss
 
 
 class AbstractTrustRegion(eqx.Module):
@@ -33,6 +33,12 @@ class AbstractTrustRegion(eqx.Module):
         weights: Float[Array, " actions"] | None = None,
     ) -> Losses:
         """The loss of one state and its metrics, as [`zero_train.losses.mpo_loss`][] describes."""
+
+    @abc.abstractmethod
+    def constraint(self, policy: Any, target: Any, duals: dict[str, Dual]) -> Losses:
+        """The part of the loss of one state that keeps the policy close to the target: penalties
+        and dual losses, as [`zero_train.losses.kl_penalty`][] describes them. V-MPO adds it to a
+        fit of its own."""
 
 
 class TrustRegion(AbstractTrustRegion):
@@ -69,6 +75,9 @@ class TrustRegion(AbstractTrustRegion):
     ) -> Losses:
         given: dict[str, Any] = {**_bounds(self), **duals}
         return mpo_loss(policy, target, actions, values, weights=weights, **given)
+
+    def constraint(self, policy: Any, target: Any, duals: dict[str, Dual]) -> Losses:
+        return constrain(fixed(target).kl(policy), duals["alpha"], self.epsilon_policy)
 
 
 class DecoupledTrustRegion(AbstractTrustRegion):
@@ -114,6 +123,15 @@ class DecoupledTrustRegion(AbstractTrustRegion):
     ) -> Losses:
         given: dict[str, Any] = {**_bounds(self), **duals}
         return mpo_decoupled_loss(policy, target, actions, values, weights=weights, **given)
+
+    def constraint(self, policy: Any, target: Any, duals: dict[str, Dual]) -> Losses:
+        target = fixed(target)
+        mean, stddev = policy.decouple(target)
+        given = duals["alpha_mean"], self.epsilon_mean
+        mean_loss, of_mean = constrain(target.kl(mean), *given, suffix="_mean")
+        given = duals["alpha_stddev"], self.epsilon_stddev
+        stddev_loss, of_stddev = constrain(target.kl(stddev), *given, suffix="_stddev")
+        return mean_loss + stddev_loss, {**of_mean, **of_stddev}
 
 
 def _bounds(region: AbstractTrustRegion) -> dict[str, Any]:
