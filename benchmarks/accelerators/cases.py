@@ -31,15 +31,24 @@ def programs(case: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]
 # The step of an app.
 
 
-def configuration(name: str, devices: int) -> tuple[Any, Any]:
+def configuration(name: Any, devices: int) -> tuple[Any, Any]:
     """An app and its configuration for so many devices; `NAME-apart` acts on half of them."""
     from zero_app import Launch, Options
     from zero_app._run._options import following
     from zero_cli._apps import APPS
+    from zero_cli._config import presets as agent_presets
+    from zero_cli._worlds import build_world
     from zero_spo._config import presets
 
     app, _, kind = name.partition("-")
-    if app == "spo":
+    if name in AGENTS:
+        world = build_world(AGENTS[name])
+        made = agent_presets(world.name, name, world.size)
+        record, config = APPS["zero"], made["standard"]
+        config = dataclasses.replace(config, reanalyse=0.25)
+    elif app == "ppo":
+        record, config = APPS["spo"], presets("cartpole", "ppo")["quick"]
+    elif app == "spo":
         record, config = APPS["spo"], presets("pendulum", "spo")["reference"]
     elif app == "ant":
         record, config = APPS["spo"], presets("brax/ant", "spo")["reference"]
@@ -220,7 +229,15 @@ SEARCHES = {
 ENVIRONMENTS = ("env-othello",)
 STEPS = ("othello", "monsters", "minesweeper", "spo", "ant")
 KINDS = "", "-apart", "-fsdp"
-CASES = (*(f"{name}{kind}" for kind in KINDS for name in STEPS), *SEARCHES, *ENVIRONMENTS)
+#: Agents that learn a model, and what they play.
+AGENTS = {"muzero": "pgx/connect_four", "stochastic": "cartpole", "sampled": "pendulum"}
+CASES = (
+    *(f"{name}{kind}" for kind in KINDS for name in STEPS),
+    *AGENTS,
+    "ppo",
+    *SEARCHES,
+    *ENVIRONMENTS,
+)
 
 
 # The step of an environment.

@@ -123,7 +123,7 @@ class Config(AbstractTreeSearchConfig):
         return {"explorer": sampled(self.explorer()), "planner": sampled(strong)}
 
 
-def presets(env: str, agent: Agent, size: int) -> dict[str, Config]:
+def presets(env: str, agent: Agent, size: int, players: int = 2) -> dict[str, Config]:
     """The presets of an environment whose observations have `size` numbers.
 
     `quick` takes minutes on two cores, `standard` needs an accelerator, and `tiny` runs all parts.
@@ -145,6 +145,27 @@ def presets(env: str, agent: Agent, size: int) -> dict[str, Config]:
             learning_rate=1e-3,
             gamma=0.97,
             considered=20,
+        )
+    elif quick.learns_model and players == 1 and size <= 32:
+        # Few rows, learned from often.
+        quick = dataclasses.replace(
+            quick,
+            envs=16,
+            unroll=16,
+            updates=32,
+            batch=128,
+            capacity=2048,
+            learning_rate=2e-3,
+            clip=5.0,
+            search="muzero",
+            simulations=16,
+            player_simulations=16,
+            blocks=1,
+            channels=32,
+            gamma=0.99,
+            n_steps=10,
+            value_weight=0.25,
+            reanalyse=0.25,
         )
     tiny = dataclasses.replace(
         quick,

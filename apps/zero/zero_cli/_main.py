@@ -95,7 +95,7 @@ def _train(words: list[str]) -> None:
     if agent in ("spo", "mpo", "ppo", "vmpo"):
         usual = [] if preset == "standard" or name in TUNED else ["--preset", preset]
         return run(APPS["spo"], ["train", *usual, "--agent", agent, "--env", name, *words], prog)
-    fitting = presets(name, agent, world.size)
+    fitting = presets(name, agent, world.size, world.players)
     commands = commands_of(APP, world)
     run(
         dataclasses.replace(APP, presets=fitting, preset=preset, commands=commands),
