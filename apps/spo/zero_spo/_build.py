@@ -30,8 +30,8 @@ def build_env(config: Config) -> World:
     env = build_world(config.env, config.backend)
     if env.hidden:
         raise UsageError(
-            f"--env {config.env} has a state that the player cannot fully observe, and particles "
-            "would use all of it; choose another."
+            f"--env {config.env} has a state that the player cannot fully observe, and the agents "
+            "of this app would see all of it; choose another."
         )
     return env
 

@@ -24,10 +24,10 @@ class Config(AbstractTreeSearchConfig):
     """The environment, as `zero list` names it, or module:Class."""
     agent: Agent = "alphazero"
     """AlphaZero learns the outcomes of whole games; expert iteration learns n-step returns, with
-    chance nodes where the odds are known; MuZero plans over a model that it learns, and does not
-    use --symmetries, --value-mix and --average; stochastic is MuZero with a model of chance. Of
-    continuous actions, and those of several components, sampled is Sampled MuZero, and
-    sampled-alphazero plans over the environment."""
+    chance nodes where the odds are known; MuZero plans over a model that it learns, stochastic is
+    MuZero with a model of chance. Of continuous actions, and those of several components, sampled
+    is Sampled MuZero, and sampled-alphazero plans over the environment. Those that learn a model do
+    not use --symmetries, --value-mix and --average."""
     network: str = "auto"
     """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
     for the rest."""
@@ -42,24 +42,26 @@ class Config(AbstractTreeSearchConfig):
     """Apply a random symmetry of the board to every position, in games that are known to have
     some."""
     gamma: Fraction = 0.997
-    """Expert iteration, MuZero: the discount factor; 1 in games of two."""
+    """All but alphazero: the discount factor; 1 in games of two."""
     n_steps: Count = 8
-    """Expert iteration, MuZero: rewards in a return before the value is bootstrapped from."""
+    """All but alphazero: rewards in a return before the value is bootstrapped from."""
     model_steps: Count = 5
-    """MuZero: steps that the model is unrolled to learn."""
+    """Agents that learn a model: steps that it is unrolled to learn."""
     normalise_observations: bool = True
-    """MuZero: normalise observations that are no boards by their running mean and deviation."""
+    """Agents that learn a model: normalise observations that are no boards by their running mean and
+    deviation."""
     reanalyse: Fraction = 0.0
     """Share of every batch whose plans are made anew before they are learned from. The replay of
     agents that know the rules then keeps states as well."""
     consistency: NonNegative = 0.0
-    """MuZero: weight of the loss by which unrolled hidden states agree with what is observed."""
+    """Agents that learn a model: weight of the loss by which unrolled hidden states agree with what
+    is observed."""
     candidates: Count = 20
     """Sampled agents: actions that are drawn from the policy at every node of a search."""
     entropy_bonus: NonNegative = 0.0
-    """Sampled agents: weight of the policy's entropy, which its loss is lowered by."""
+    """All but alphazero: weight of the policy's entropy, which its loss is lowered by."""
     window: Annotated[int, Ge(2)] = 16
-    """Expert iteration: consecutive positions in a sample of the replay."""
+    """Expert iteration, sampled-alphazero: consecutive positions in a sample of the replay."""
     games: Annotated[int, Interval(ge=2, le=10**8)] = 200
     """Games of each evaluation of the network without a search: against random moves, or alone
     where there is one player."""
@@ -84,6 +86,11 @@ class Config(AbstractTreeSearchConfig):
             raise UsageError(
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
+            )
+        if self.consistency and not self.learns_model:
+            raise UsageError(
+                f"--consistency {self.consistency:g} was given with --agent {self.agent}, which learns "
+                "no model; give 0, or --agent muzero."
             )
         if self.learns_model and self.capacity <= self.model_steps + self.n_steps:
             raise UsageError(

@@ -107,6 +107,11 @@ class World:
 
     def choose(self, agent: str | None) -> str:
         """The agent asked for, or the best one, if it can play this environment."""
+        if not self.agents and not self.facts.hidden:
+            raise UsageError(
+                f"{self.name} has no agent: its actions are neither discrete nor continuous, or "
+                "two play with actions of several components; `zero list` names what can be played."
+            )
         if not self.agents:
             raise UsageError(
                 f"{self.name} hides a part of its state from the player, and has no `resample` to "

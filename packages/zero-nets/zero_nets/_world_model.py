@@ -167,7 +167,11 @@ class WorldModel(eqx.Module):
 
     def project(self, hidden: Float[Array, "..."]) -> Float[Array, " projection"]:
         """The vector of a hidden state, for a loss of consistency."""
-        assert self.projector is not None  # only networks that have one are asked
+        if self.projector is None:
+            raise ValueError(
+                "This WorldModel was built without vectors for a loss of consistency; give its builder "
+                "a `projection_size`."
+            )
         return self.projector(jnp.ravel(hidden))
 
     def predict_projection(
@@ -175,7 +179,7 @@ class WorldModel(eqx.Module):
     ) -> Float[Array, " projection"]:
         """The vector that is predicted of what is observed, from that of an unrolled hidden
         state."""
-        assert self.predictor is not None
+        assert self.predictor is not None  # as `projector`
         return self.predictor(projection)
 
 

@@ -382,6 +382,8 @@ def test_what_does_not_fit_is_refused():
         jax.eval_shape(lambda b: agent.update(agent.init(key=jr.key(0)), b, key=jr.key(1)), short)
     with pytest.raises(ValueError, match="give 'plan' or 'network'"):
         agent_of(bootstrap="search")
+    with pytest.raises(ValueError, match="n_steps=0, bootstrap='network'.* needs bootstrap='plan'"):
+        agent_of(n_steps=0, bootstrap="network")
     with pytest.raises(ValueError, match="num_players=True"):
         agent_of(num_players=True)
     model, keys = LatentModel(Linear(key=jr.key(0))), jr.split(jr.key(1), 2)
@@ -643,8 +645,8 @@ def test_it_learns_the_ring():
 def test_it_learns_the_ring_from_the_rows_of_a_beginner():
     """MuZero Unplugged: everything is planned anew, and no row is added."""
     loop = dataclasses.replace(ring_loop(1), reanalyse=1.0)
-    # A return of several rewards would be that of the beginner's moves.
-    loop = dataclasses.replace(loop, agent=dataclasses.replace(loop.agent, n_steps=1))
+    # A return would be that of the beginner's moves.
+    loop = dataclasses.replace(loop, agent=dataclasses.replace(loop.agent, n_steps=0))
     state = fill(loop, init(loop, key=jr.key(0)))
     for _ in range(4):
         state, _ = collect_half(loop, None, state)

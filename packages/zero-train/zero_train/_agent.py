@@ -69,8 +69,8 @@ class AbstractAgent(eqx.Module, Generic[AgentState]):
     """A learning algorithm: three methods, no environments, devices, logging or files.
 
     [`zero_train.AbstractBlockAgent`][] and [`zero_train.AbstractReanalysingAgent`][] have a fourth,
-    for agents that want it. An `init` that also
-    takes an `actor` lets training start from the networks of a trained player.
+    for agents that want it. An `init` that also takes an `actor` lets training start from the
+    networks of a trained player.
     """
 
     @abc.abstractmethod

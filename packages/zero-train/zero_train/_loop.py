@@ -340,7 +340,8 @@ def _planned_anew(
     """
     num_devices = loop.learner_mesh.size
     size = rows.size * num_devices // getattr(loop.buffer, "num_shards", num_devices)
-    steps = (np.arange(math.ceil(loop.reanalyse * size)) / loop.reanalyse).astype(np.int32)
+    number = max(1, round(loop.reanalyse * size))
+    steps = np.arange(number, dtype=np.int32) * size // number
     starts = np.arange(0, rows.size, size, dtype=np.int32)
     okey, rkey = jr.split(key)
     chosen = (jr.randint(okey, (), 0, size, jnp.int32) + steps) % size

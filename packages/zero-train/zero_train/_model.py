@@ -352,7 +352,8 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
     def imagine(
         self, obs: Observation, actions: PyTree[Array], *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch steps"], Float[Array, "batch positions"]]:
-        """What the model expects of a line of play, to be compared with what happens.
+        """What the model expects of a line of play, to be compared with what happens. What chance
+        does in a stochastic model is drawn.
 
         **Arguments:**
 

@@ -150,7 +150,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `gamma`: the discount factor.
     - `num_players`: 1, or 2 who take turns. Where a player moves twice, `turn_error` is NaN.
     - `code`: for discrete rewards and values, e.g. `zero_nets.ValueSupport(61, transform=True)`.
-    - `num_unroll`, `n_steps`, `value_weight`: as above.
+    - `num_unroll`, `n_steps`, `value_weight`: as above. With `n_steps=0` the value learns that of
+        the plan itself, which no action that was played enters: for the rows of other players.
     - `entropy_bonus`: so many times the policy's entropy is subtracted from the policy's loss.
     - `l2`: `l2 * |params|^2` is added to the loss.
     - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected,
@@ -199,6 +200,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             check_kind(owner, AbstractPlanner, "a planner of zero_search", explorer=self.explorer)
         if self.code is not None:
             check_kind(owner, ValueCode, "a code of values", code=self.code)
+        if type(self.n_steps) is not int or self.n_steps < (self.bootstrap == "network"):
+            raise ValueError(
+                f"MuZero(n_steps={self.n_steps!r}, bootstrap={self.bootstrap!r}): give a count of "
+                "rewards; 0, the plans' own values, needs bootstrap='plan'."
+            )
         if self.bootstrap not in ("plan", "network"):
             raise ValueError(f"MuZero(bootstrap={self.bootstrap!r}): give 'plan' or 'network'.")
         if self.statistics is not None:
@@ -208,7 +214,6 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         check_count(
             owner,
             num_unroll=self.num_unroll,
-            n_steps=self.n_steps,
             target_period=self.target_period,
         )
         check_range(owner, 0, 1, target_rate=self.target_rate)
@@ -297,9 +302,10 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         self, rows: Experience, values: Float[Array, " time"], key: PRNGKeyArray
     ) -> Unrolled:
         record: PlanRecord = rows.record
-        value = n_step_returns(
-            rows.reward, self.gamma * rows.discount, values, rows.last, n=self.n_steps
-        )
+        value = values
+        if self.n_steps:
+            discount = self.gamma * rows.discount
+            value = n_step_returns(rows.reward, discount, values, rows.last, n=self.n_steps)
         over = _before(~rows.last & (rows.discount == 0))
         unknown = _before(rows.last & ~over)
         # Positions are the first rows; steps lead from all of them but the last one.
@@ -344,6 +350,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         weights: Float[Array, " batch"],
     ) -> tuple[Array, Metrics]:
         network = bind(self.network, params)
+        if self.consistency and not callable(getattr(network, "project", None)):
+            raise ValueError(
+                f"MuZero(consistency={self.consistency}) was given a {type(network).__name__} without "
+                "`project` and `predict_projection`; give it both, or a consistency of 0."
+            )
         positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
         features = normalised(statistics, positions)
         first = jax.tree.map(lambda x: x[:, 0], features)

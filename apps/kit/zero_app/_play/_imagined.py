@@ -24,7 +24,8 @@ class Imagination:
         self._played = deque[tuple[Any, Any]](maxlen=moves)
 
     def told(self, state: PyTree[Array], action: PyTree[Array], reward: float) -> str:
-        """What was expected of a move that has been played: `""`, or lines of text.
+        """What was expected of a move that has been played: `""`, or lines of text. Values are for
+        the player who moved.
 
         **Arguments:**
 
@@ -41,8 +42,9 @@ class Imagination:
             obs = jax.tree.map(lambda x: x[None], self._env.observe(line[0][0]))
             rewards, values = _imagined(self._model, obs, actions, jr.key(0)[None])
             when = f"{ahead} moves" if ahead > 1 else "1 move"
+            value = values[0, -1] * (1 if self._model.num_players == 1 else -1)
             said += f"\n   imagined {when} before: {rewards[0, -1]:+z.2f}, "
-            said += f"and a value of {values[0, -1]:+z.2f} after it"
+            said += f"and a value of {value:+z.2f} after it"
         return said
 
 

@@ -127,10 +127,11 @@ def _steps(
     for moment in moments(env, actor, start=start, key=key, most=most):
         if before is not None:
             told = imagination.told(before.state, before.action, moment.reward)
-            said = f"{moment.step}. {said}" + (told or f", reward {moment.reward:+z.2f}")
+            said = f"{moment.step}. {said}" + ("" if told else f", reward {moment.reward:+z.2f}")
+            if moment.end is not None:
+                said += f"; return {moment.gained:.2f}, {moment.end}"
+            said += told
         before = moment
-        if moment.end is not None:
-            said += f"; return {moment.gained:.2f}, {moment.end}"
         yield _Moment(env, moment.state, said, moment.end is not None)
         said = " ".join(_number(x) for x in np.ravel(moment.action))
 
