@@ -48,8 +48,8 @@ class Config(AbstractTreeSearchConfig):
     model_steps: Count = 5
     """Agents that learn a model: steps that it is unrolled to learn."""
     normalise_observations: bool = True
-    """Agents that learn a model: normalise observations that are no boards by their running mean and
-    deviation."""
+    """Agents that learn a model: normalise observations that are no boards by their running mean
+    and deviation."""
     reanalyse: Fraction = 0.0
     """Share of every batch whose plans are made anew before they are learned from. The replay of
     agents that know the rules then keeps states as well."""
@@ -89,8 +89,8 @@ class Config(AbstractTreeSearchConfig):
             )
         if self.consistency and not self.learns_model:
             raise UsageError(
-                f"--consistency {self.consistency:g} was given with --agent {self.agent}, which learns "
-                "no model; give 0, or --agent muzero."
+                f"--consistency {self.consistency:g} was given with --agent {self.agent}, which "
+                "learns no model; give 0, or --agent muzero."
             )
         if self.learns_model and self.capacity <= self.model_steps + self.n_steps:
             raise UsageError(
@@ -130,6 +130,37 @@ class Config(AbstractTreeSearchConfig):
         return {"explorer": sampled(self.explorer()), "planner": sampled(strong)}
 
 
+#: Of agents that draw candidates, tuned for pendulum.
+_SAMPLED: dict[str, Any] = {
+    "steps": 390,
+    "envs": 16,
+    "updates": 16,
+    "batch": 64,
+    "learning_rate": 1e-3,
+    "gamma": 0.97,
+    "considered": 20,
+}
+#: Of agents that learn a model and play alone, tuned for cartpole: few rows, learned from often.
+_FEW_ROWS: dict[str, Any] = {
+    "envs": 16,
+    "unroll": 16,
+    "updates": 32,
+    "batch": 128,
+    "capacity": 2048,
+    "learning_rate": 2e-3,
+    "clip": 5.0,
+    "search": "muzero",
+    "simulations": 16,
+    "player_simulations": 16,
+    "blocks": 1,
+    "channels": 32,
+    "gamma": 0.99,
+    "n_steps": 10,
+    "value_weight": 0.25,
+    "reanalyse": 0.25,
+}
+
+
 def presets(env: str, agent: Agent, size: int, players: int = 2) -> dict[str, Config]:
     """The presets of an environment whose observations have `size` numbers.
 
@@ -143,37 +174,9 @@ def presets(env: str, agent: Agent, size: int, players: int = 2) -> dict[str, Co
     if agent != "alphazero":
         quick = dataclasses.replace(quick, simulations=32, unroll=8, max_moves=10_000)
     if quick.samples:
-        quick = dataclasses.replace(
-            quick,
-            steps=390,
-            envs=16,
-            updates=16,
-            batch=64,
-            learning_rate=1e-3,
-            gamma=0.97,
-            considered=20,
-        )
+        quick = dataclasses.replace(quick, **_SAMPLED)
     elif quick.learns_model and players == 1 and size <= 32:
-        # Few rows, learned from often.
-        quick = dataclasses.replace(
-            quick,
-            envs=16,
-            unroll=16,
-            updates=32,
-            batch=128,
-            capacity=2048,
-            learning_rate=2e-3,
-            clip=5.0,
-            search="muzero",
-            simulations=16,
-            player_simulations=16,
-            blocks=1,
-            channels=32,
-            gamma=0.99,
-            n_steps=10,
-            value_weight=0.25,
-            reanalyse=0.25,
-        )
+        quick = dataclasses.replace(quick, **_FEW_ROWS)
     tiny = dataclasses.replace(
         quick,
         steps=4,

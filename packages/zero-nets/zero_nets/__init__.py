@@ -80,10 +80,10 @@ from ._value_support import (
     ValueSupport as ValueSupport,
 )
 from ._world_model import (
-    normalise_min_max as normalise_min_max,
     StochasticWorldModel as StochasticWorldModel,
     WorldModel as WorldModel,
 )
+from ._world_parts import normalise_min_max as normalise_min_max
 
 
 __version__ = importlib.metadata.version("zero-nets")

@@ -9,14 +9,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ._assemblies import ActorCritic, Chain, Concatenate, ConcatenateOneHot
-from ._checks import as_features, check_board, check_function, check_sizes, numbers, subkeys
-from ._heads import LinearHead, MultiDiscreteHead, TanhGaussianHead
-from ._layers import Conv, ResidualBlock
-from ._precision import is_floating, real
+from ._assemblies import Chain, Concatenate, ConcatenateOneHot
+from ._checks import check_board, check_function, check_sizes, subkeys
+from ._heads import TanhGaussianHead
 from ._torsos import MLP
+from ._world_parts import (
+    Beside,
+    board_prediction,
+    BoardDynamics,
+    flat,
+    head,
+    HEAD_CHANNELS,
+    linear,
+    moved,
+    normalise_min_max,
+    policy_head,
+    prediction_of,
+    projections,
+    Tower,
+)
 
 
 class WorldModel(eqx.Module):
@@ -94,7 +107,7 @@ class WorldModel(eqx.Module):
         if num_actions is not None:
             join: Any = ConcatenateOneHot(num_actions)
             inputs = num_actions if isinstance(num_actions, int) else sum(num_actions)
-            policy = _policy(num_actions)
+            policy = policy_head(num_actions)
         else:
             assert action_size is not None
             check_sizes(action_size=action_size)
@@ -103,9 +116,9 @@ class WorldModel(eqx.Module):
         return cls(
             Chain(Concatenate(), mlp(size, widths, activate_final=False, key=hkey)),
             Chain(join, mlp(width + inputs, widths, activate_final=False, key=gkey)),
-            _head(width, width, _linear(value_shape), key=rkey),
-            _prediction(width, width, policy, value_shape, key=pkey),
-            *_projections(width, width, projection_size, key=jr.fold_in(key, 4)),
+            head(width, width, linear(value_shape), key=rkey),
+            prediction_of(width, width, policy, value_shape, key=pkey),
+            *projections(width, width, projection_size, key=jr.fold_in(key, 4)),
         )
 
     @classmethod
@@ -136,13 +149,13 @@ class WorldModel(eqx.Module):
         hkey, gkey, rkey, pkey = jr.split(key, 4)
         rkey, rhead = jr.split(rkey)
         board = rows, columns, channels
-        size = rows * columns * _HEAD_CHANNELS
+        size = rows * columns * HEAD_CHANNELS
         return cls(
-            _Tower(tuple(shape), channels, blocks, key=hkey),
-            _BoardDynamics(board, num_actions, blocks, key=gkey),
-            Chain(_flat(channels, key=rhead), _head(size, width, _linear(value_shape), key=rkey)),
-            _board_prediction(board, width, num_actions, value_shape, key=pkey),
-            *_projections(math.prod(board), width, projection_size, key=jr.fold_in(key, 4)),
+            Tower(tuple(shape), channels, blocks, key=hkey),
+            BoardDynamics(board, num_actions, blocks, key=gkey),
+            Chain(flat(channels, key=rhead), head(size, width, linear(value_shape), key=rkey)),
+            board_prediction(board, width, num_actions, value_shape, key=pkey),
+            *projections(math.prod(board), width, projection_size, key=jr.fold_in(key, 4)),
         )
 
     def represent(
@@ -156,7 +169,7 @@ class WorldModel(eqx.Module):
     ) -> tuple[Float[Array, "..."], Any]:
         """The hidden state after an action, and the reward network's result for it."""
         gkey, rkey = subkeys(key, 2)
-        hidden = _moved(self.dynamics, hidden, action, key=gkey)
+        hidden = moved(self.dynamics, hidden, action, key=gkey)
         return hidden, self.reward(hidden, key=rkey)
 
     def predict(
@@ -169,8 +182,8 @@ class WorldModel(eqx.Module):
         """The vector of a hidden state, for a loss of consistency."""
         if self.projector is None:
             raise ValueError(
-                "This WorldModel was built without vectors for a loss of consistency; give its builder "
-                "a `projection_size`."
+                "This WorldModel was built without vectors for a loss of consistency; give its "
+                "builder a `projection_size`."
             )
         return self.projector(jnp.ravel(hidden))
 
@@ -252,7 +265,7 @@ class StochasticWorldModel(eqx.Module):
         return cls(
             eqx.tree_at(lambda world: world.dynamics, world, dynamics),
             Chain(ConcatenateOneHot(num_actions), mlp(width + num_actions, width, akey)),
-            _prediction(width, width, _policy(num_codes), value_shape, key=ckey),
+            prediction_of(width, width, policy_head(num_codes), value_shape, key=ckey),
             Chain(Concatenate(), mlp(2 * size, num_codes, ekey)),
             num_codes,
         )
@@ -287,17 +300,17 @@ class StochasticWorldModel(eqx.Module):
         )
         rows, columns, features = shape
         board = rows, columns, channels
-        dynamics = _BoardDynamics(board, num_codes, blocks, key=gkey)
+        dynamics = BoardDynamics(board, num_codes, blocks, key=gkey)
         codes = (width, num_codes)
-        size = rows * columns * _HEAD_CHANNELS
+        size = rows * columns * HEAD_CHANNELS
         return cls(
             eqx.tree_at(lambda world: world.dynamics, world, dynamics),
-            _BoardDynamics(board, num_actions, blocks, key=akey),
-            _board_prediction(board, width, num_codes, value_shape, key=ckey),
+            BoardDynamics(board, num_actions, blocks, key=akey),
+            board_prediction(board, width, num_codes, value_shape, key=ckey),
             Chain(
-                _Beside(),
-                _Tower((rows, columns, 2 * features), channels, blocks, key=tkey),
-                _flat(channels, key=fkey),
+                Beside(),
+                Tower((rows, columns, 2 * features), channels, blocks, key=tkey),
+                flat(channels, key=fkey),
                 MLP(
                     size,
                     codes,
@@ -326,7 +339,7 @@ class StochasticWorldModel(eqx.Module):
         self, hidden: Float[Array, "..."], action: PyTree, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "..."]:
         """The afterstate that an action leads to."""
-        return _moved(self.action, hidden, action, key=key)
+        return moved(self.action, hidden, action, key=key)
 
     def predict_afterstate(
         self, afterstate: Float[Array, "..."], *, key: PRNGKeyArray | None = None
@@ -360,160 +373,3 @@ class StochasticWorldModel(eqx.Module):
     ) -> Float[Array, " projection"]:
         """As in a [`zero_nets.WorldModel`][]."""
         return self.world.predict_projection(projection)
-
-
-#: Channels of the 1x1 convolution before a head.
-_HEAD_CHANNELS = 4
-
-
-#: `(in_size, *, key) -> head`.
-_Head = Callable[..., Callable[..., Any]]
-
-
-def _linear(shape: tuple[int, ...]) -> _Head:
-    return ft.partial(LinearHead, shape=shape, scale=0.01)
-
-
-def _policy(num_actions: int | tuple[int, ...]) -> _Head:
-    if isinstance(num_actions, int):
-        return _linear((num_actions,))
-    return ft.partial(MultiDiscreteHead, num_actions=num_actions)
-
-
-def _head(in_size: int, width: int, head: _Head, *, key: PRNGKeyArray) -> Chain:
-    mkey, lkey = jr.split(key)
-    hidden = MLP(in_size, (width,), activation=jax.nn.silu, norm="layer", key=mkey)
-    return Chain(hidden, head(width, key=lkey))
-
-
-def _prediction(
-    in_size: int, width: int, policy: _Head, value_shape: tuple[int, ...], *, key: PRNGKeyArray
-) -> ActorCritic:
-    pkey, vkey = jr.split(key)
-    return ActorCritic(
-        _head(in_size, width, policy, key=pkey),
-        _head(in_size, width, _linear(value_shape), key=vkey),
-    )
-
-
-def _projections(
-    in_size: int, width: int, size: int | None, *, key: PRNGKeyArray
-) -> tuple[MLP, MLP] | tuple[None, None]:
-    """The projector and the predictor, each of two layers."""
-    if size is None:
-        return None, None
-    check_sizes(projection_size=size)
-    mlp = ft.partial(MLP, activation=jax.nn.silu, norm="layer", activate_final=False)
-    first, second = jr.split(key)
-    return mlp(in_size, (width, size), key=first), mlp(size, (width, size), key=second)
-
-
-def _board_prediction(
-    board: tuple[int, int, int],
-    width: int,
-    num_actions: int,
-    value_shape: tuple[int, ...],
-    *,
-    key: PRNGKeyArray,
-) -> ActorCritic:
-    pkey, fkey = jr.split(key)
-    rows, columns, channels = board
-    size = rows * columns * _HEAD_CHANNELS
-    prediction = _prediction(size, width, _policy(num_actions), value_shape, key=pkey)
-    return eqx.tree_at(lambda net: net.torso, prediction, _flat(channels, key=fkey))
-
-
-def _flat(channels: int, *, key: PRNGKeyArray) -> Chain:
-    """A board as a vector with few numbers for each cell."""
-    return Chain(
-        eqx.nn.Lambda(jax.nn.relu),
-        Conv(channels, _HEAD_CHANNELS, 1, key=key),
-        eqx.nn.Lambda(jax.nn.relu),
-        eqx.nn.Lambda(jnp.ravel),
-    )
-
-
-def _moved(
-    dynamics: Callable[..., Any], hidden: Array, action: PyTree, *, key: PRNGKeyArray | None
-) -> Array:
-    moved = dynamics(hidden, action, key=key)
-    if moved.shape != hidden.shape:
-        raise ValueError(
-            f"The dynamics' result has shape {moved.shape}; it must be {hidden.shape}, that of "
-            "the hidden state."
-        )
-    return normalise_min_max(hidden + moved)
-
-
-class _Beside(eqx.Module):
-    """Two boards as one with the features of both."""
-
-    def __call__(self, first: Array, second: Array, *, key: PRNGKeyArray | None = None) -> Array:
-        del key
-        return jnp.concatenate([numbers(first), numbers(second)], axis=-1)
-
-
-class _Tower(eqx.Module):
-    """A convolution and residual blocks."""
-
-    stem: Conv
-    blocks: tuple[ResidualBlock, ...]
-    shape: tuple[int, ...] = eqx.field(static=True)
-
-    def __init__(self, shape: tuple[int, ...], channels: int, blocks: int, *, key: PRNGKeyArray):
-        skey, bkey = jr.split(key)
-        self.stem = Conv(shape[2], channels, key=skey)
-        self.blocks = tuple(
-            ResidualBlock(channels, "layer", key=jr.fold_in(bkey, i)) for i in range(blocks)
-        )
-        self.shape = shape
-
-    def __call__(self, features: Array, *, key: PRNGKeyArray | None = None) -> Array:
-        del key
-        x = self.stem(as_features(features, self.shape, self.stem.weight.dtype))
-        for block in self.blocks:
-            x = block(x)
-        return x
-
-
-class _BoardDynamics(eqx.Module):
-    """A tower of the hidden state beside the plane of the action, which may be one-hot."""
-
-    planes: Float[Array, "actions rows columns"]
-    tower: _Tower
-
-    def __init__(
-        self, shape: tuple[int, int, int], num_actions: int, blocks: int, *, key: PRNGKeyArray
-    ):
-        akey, tkey = jr.split(key)
-        rows, columns, channels = shape
-        self.planes = jr.normal(akey, (num_actions, rows, columns), jnp.float32)
-        self.tower = _Tower((rows, columns, channels + 1), channels, blocks, key=tkey)
-
-    def __call__(
-        self,
-        hidden: Array,
-        action: Int[Array, ""] | Float[Array, " actions"],
-        *,
-        key: PRNGKeyArray | None = None,
-    ) -> Array:
-        one_hot = is_floating(action)
-        plane = jnp.tensordot(action, self.planes, axes=1) if one_hot else self.planes[action]
-        plane = plane.astype(hidden.dtype)[..., None]
-        return self.tower(jnp.concatenate([hidden, plane], axis=-1), key=key)
-
-
-def normalise_min_max(x: Float[Array, "..."], *, epsilon: float = 1e-5) -> Float[Array, "..."]:
-    """Shifts and scales the array of one example, of any shape, so that its smallest entry is 0 and
-    its largest 1 (MuZero, appendix G). Use `jax.vmap` over a batch, whose examples would otherwise
-    be scaled together.
-
-    If the range of `x` is smaller than `epsilon`, it is scaled as if it were this large. Therefore
-    a constant array becomes 0 everywhere, with a finite gradient.
-    """
-    x = numbers(x)
-    # The range of numbers in float16 may be too large for float16.
-    wide = real(x)
-    least = jnp.min(wide)
-    unit = (wide - least) / jnp.maximum(jnp.max(wide) - least, epsilon)
-    return unit.astype(x.dtype if is_floating(x) else wide.dtype)

@@ -81,6 +81,15 @@ from ._expert_iteration import (
     Outcomes as Outcomes,
 )
 from ._flops import matrix_flops as matrix_flops
+from ._latent import (
+    AbstractLatentModel as AbstractLatentModel,
+    LatentAfterstate as LatentAfterstate,
+    LatentModel as LatentModel,
+    LatentNetwork as LatentNetwork,
+    LatentNode as LatentNode,
+    LatentPolicyModel as LatentPolicyModel,
+    StochasticNetwork as StochasticNetwork,
+)
 from ._learning import (
     bind as bind,
     gradient_step as gradient_step,
@@ -113,23 +122,16 @@ from ._match import (
 )
 from ._mesh import data_mesh as data_mesh
 from ._model import (
-    AbstractLatentModel as AbstractLatentModel,
     EnvironmentModel as EnvironmentModel,
     evaluate_batch as evaluate_batch,
     Evaluator as Evaluator,
     FeatureEvaluator as FeatureEvaluator,
-    LatentAfterstate as LatentAfterstate,
-    LatentModel as LatentModel,
-    LatentNetwork as LatentNetwork,
-    LatentNode as LatentNode,
-    LatentPolicyModel as LatentPolicyModel,
     PolicyEvaluator as PolicyEvaluator,
     PolicyModel as PolicyModel,
-    StochasticNetwork as StochasticNetwork,
     ValueCode as ValueCode,
 )
 from ._mpo import MPO as MPO
-from ._muzero import MuZero as MuZero, MuZeroState as MuZeroState, Unrolled as Unrolled
+from ._muzero import MuZero as MuZero, MuZeroState as MuZeroState
 from ._policies import (
     Behaviour as Behaviour,
     DistributionActor as DistributionActor,
@@ -161,6 +163,7 @@ from ._step import (
     step as step,
     template as template,
 )
+from ._unroll import Unrolled as Unrolled
 
 
 __version__ = importlib.metadata.version("zero-train")

@@ -1,13 +1,11 @@
 """From an environment and a network to a model that planners plan over."""
 
-import functools as ft
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
@@ -22,15 +20,12 @@ from zero_envs import (
 from zero_search import (
     AbstractChanceModel,
     AbstractHiddenModel,
-    AbstractModel,
     AbstractProposalModel,
     Proposal,
-    sampled_step,
 )
 
 from ._arrays import check_kind
-from ._mesh import split_rows
-from ._policies import masked, normalised, Statistics
+from ._policies import masked
 
 
 State = TypeVar("State")
@@ -226,253 +221,6 @@ def check_gamma(owner: str, gamma: float) -> None:
         raise ValueError(
             f"{owner}(gamma={gamma!r}) must be above 0 and at most 1; a discount of 0 means the end"
         )
-
-
-@runtime_checkable
-class LatentNetwork(Protocol):
-    """What MuZero learns, each for ONE example, as a `zero_nets.WorldModel` does."""
-
-    def represent(self, features: Any) -> Array:
-        """The hidden state of the features of an observation."""
-        ...
-
-    def step(self, hidden: Array, action: Any) -> tuple[Array, Array]:
-        """The next hidden state and the reward of the step."""
-        ...
-
-    def predict(self, hidden: Array) -> tuple[Any, Array]:
-        """The logits, or for a [`zero_train.LatentPolicyModel`][] the policy, and the value of a
-        hidden state, for the player to move."""
-        ...
-
-
-@runtime_checkable
-class StochasticNetwork(Protocol):
-    """What Stochastic MuZero learns, each for ONE example, as a `zero_nets.StochasticWorldModel`
-    does. An action leads from a hidden state to an afterstate, and a code of what chance did from
-    there to the next hidden state."""
-
-    num_codes: int
-
-    def represent(self, features: Any) -> Array:
-        """The hidden state of the features of an observation."""
-        ...
-
-    def predict(self, hidden: Array) -> tuple[Array, Array]:
-        """The logits and the value of a hidden state, for the player to move."""
-        ...
-
-    def afterstate(self, hidden: Array, action: Any) -> Array:
-        """What lies between the action and its outcome."""
-        ...
-
-    def predict_afterstate(self, afterstate: Array) -> tuple[Array, Array]:
-        """The logits of the codes, and the value for the player who acted, with the reward of the
-        move."""
-        ...
-
-    def resolve(self, afterstate: Array, code: Float[Array, " codes"]) -> tuple[Array, Array]:
-        """The next hidden state and the reward of the move; `code` is one-hot."""
-        ...
-
-    def encode(self, features: Any, next_features: Any) -> Float[Array, " codes"]:
-        """A score for each code, of two observations in turn: the highest is what chance did
-        between them."""
-        ...
-
-
-class LatentNode(eqx.Module):
-    """A hidden state, and the actions that a plan may take there: those that are legal at the root,
-    and below it all, since the network alone knows what comes then. `None` where all are."""
-
-    hidden: Float[Array, "batch ..."]
-    legal: Bool[Array, "batch actions"] | None
-
-
-class LatentAfterstate(eqx.Module):
-    """An afterstate in the place of a hidden state, and what the network says of it."""
-
-    node: LatentNode
-    logits: Float[Array, "batch codes"]
-    value: Float[Array, " batch"]
-
-
-class AbstractLatentModel(AbstractModel[LatentNode]):
-    """A learned model: of the environment it sees an observation and the legal actions of the root,
-    and nothing else (Schrittwieser et al. 2020, https://arxiv.org/abs/1911.08265).
-
-    Nothing is ever final in it: after an end, the network has learned, there are no rewards. What
-    its attributes are, [`zero_train.LatentModel`][] says.
-    """
-
-    network: eqx.AbstractVar[Any]
-    gamma: eqx.AbstractVar[float]
-    num_players: eqx.AbstractVar[int]
-    code: eqx.AbstractVar[ValueCode | None]
-    statistics: eqx.AbstractVar[Statistics | None]
-
-    def __check_init__(self):
-        owner = type(self).__name__
-        check_gamma(owner, self.gamma)
-        check_players(owner, self.num_players)
-
-    def evaluate(self, obs: Observation) -> tuple[Any, Float[Array, ""]]:
-        """What the network predicts for one observation, without a search: logits or a policy, and
-        the value."""
-        features = normalised(self.statistics, obs.features)
-        policy, value = self.network.predict(self.network.represent(features))
-        return policy, decoded(self.code, value)
-
-    def root(
-        self, state: PyTree[Array], obs: Observation | None, *, key: Key[Array, " batch"]
-    ) -> LatentNode:
-        if obs is None:
-            raise ValueError(
-                f"{type(self).__name__} plans from observations, and was given none: use a planner "
-                "without `reuse`, and give `plan` the observations."
-            )
-        features = normalised(self.statistics, obs.features)
-        return LatentNode(jax.vmap(self.network.represent)(features), obs.legal)
-
-    def predicted(self, node: LatentNode) -> tuple[Any, Float[Array, " batch"]]:
-        """What the network predicts for hidden states, values decoded."""
-        policy, value = jax.vmap(self.network.predict)(node.hidden)
-        return policy, self.numbers(value)
-
-    def stepped(
-        self, before: LatentNode, hidden: Float[Array, "batch ..."], reward: Array
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        """What a step returns that leads to these hidden states, with these outputs for rewards."""
-        reward = self.numbers(reward)
-        sign = self.gamma if self.num_players == 1 else -self.gamma
-        legal = jax.tree.map(jnp.ones_like, before.legal)
-        last = jnp.zeros(reward.shape, bool)
-        return LatentNode(hidden, legal), reward, jnp.full_like(reward, sign), last
-
-    def imagine(
-        self, obs: Observation, actions: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch steps"], Float[Array, "batch positions"]]:
-        """What the model expects of a line of play, to be compared with what happens. What chance
-        does in a stochastic model is drawn.
-
-        **Arguments:**
-
-        - `obs`: what is observed before the first action.
-        - `actions`: of every row `[batch, steps]`.
-
-        **Returns:** the reward of each step, and the values before the first and after each, for
-        the player to move there.
-        """
-        rkey, skey = split_rows(key, 2)
-        node = self.root(obs, obs, key=rkey)
-        values, rewards = [self.predicted(node)[1]], []
-        leaves, structure = jax.tree.flatten(actions)
-        for i in range(leaves[0].shape[1]):
-            keys = jax.vmap(jr.fold_in, in_axes=(0, None))(skey, i)
-            action = structure.unflatten([leaf[:, i] for leaf in leaves])
-            node, reward, *_ = self.step(node, action, key=keys)
-            rewards.append(reward)
-            values.append(self.predicted(node)[1])
-        return jnp.stack(rewards, axis=1), jnp.stack(values, axis=1)
-
-    def numbers(self, output: Array) -> Float[Array, " batch"]:
-        """What the network's outputs for rewards or values stand for."""
-        return jax.vmap(ft.partial(decoded, self.code))(output)
-
-
-class LatentModel(AbstractLatentModel, AbstractChanceModel[LatentNode, LatentAfterstate]):
-    """A learned model of discrete actions, see [`zero_train.AbstractLatentModel`][].
-
-    What kind of world it is follows from the network: with a [`zero_train.StochasticNetwork`][]
-    tree searches have chance nodes, whose outcomes are the codes (Antonoglou et al. 2022).
-
-    **Attributes:**
-
-    - `network`: see [`zero_train.LatentNetwork`][] and [`zero_train.StochasticNetwork`][].
-    - `gamma`: the discount factor, as in [`zero_train.EnvironmentModel`][].
-    - `num_players`: 1, or 2 who take turns, so that every value is the opponent's one move later.
-    - `code`: where rewards and values are logits over atoms, what they stand for.
-    - `statistics`: to normalise features by, or `None`.
-    """
-
-    network: LatentNetwork | StochasticNetwork
-    gamma: float = 1.0
-    num_players: int = 1
-    code: ValueCode | None = None
-    statistics: Statistics | None = None
-
-    @property
-    def num_outcomes(self) -> int:
-        return self.network.num_codes if isinstance(self.network, StochasticNetwork) else 0
-
-    def step(
-        self, node: LatentNode, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        if isinstance(self.network, StochasticNetwork):
-            return sampled_step(self, node, action, key=key)
-        return self.stepped(node, *jax.vmap(self.network.step)(node.hidden, action))
-
-    def predict(
-        self, node: LatentNode, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        if node.legal is None:
-            raise ValueError(
-                "LatentModel was given observations without legal actions, which means continuous "
-                "ones; use a LatentPolicyModel, with a zero_search.SampledSearch."
-            )
-        logits, value = self.predicted(node)
-        return jnp.where(node.legal, logits, -jnp.inf), value
-
-    def afterstate(self, node: LatentNode, action: Int[Array, " batch"]) -> LatentAfterstate:
-        assert isinstance(self.network, StochasticNetwork)  # `num_outcomes` is 0 otherwise
-        hidden = jax.vmap(self.network.afterstate)(node.hidden, action)
-        logits, value = jax.vmap(self.network.predict_afterstate)(hidden)
-        node = LatentNode(hidden, jax.tree.map(jnp.ones_like, node.legal))
-        return LatentAfterstate(node, logits, self.numbers(value))
-
-    def outcome_logits(self, afterstate: LatentAfterstate) -> Float[Array, "batch outcomes"]:
-        return afterstate.logits
-
-    def afterstate_value(
-        self, afterstate: LatentAfterstate, *, key: Key[Array, " batch"]
-    ) -> Float[Array, " batch"]:
-        return afterstate.value
-
-    def resolve(
-        self, afterstate: LatentAfterstate, outcome: Int[Array, " batch"]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        assert isinstance(self.network, StochasticNetwork)
-        code = jax.nn.one_hot(outcome, self.num_outcomes, dtype=jnp.float32)
-        node = afterstate.node
-        return self.stepped(node, *jax.vmap(self.network.resolve)(node.hidden, code))
-
-
-class LatentPolicyModel(AbstractLatentModel, AbstractProposalModel[LatentNode]):
-    """A learned model of continuous or factored actions, whose network predicts a policy such as
-    the distributions of zero-nets. Its attributes are those of a [`zero_train.LatentModel`][]."""
-
-    network: LatentNetwork
-    gamma: float = 1.0
-    num_players: int = 1
-    code: ValueCode | None = None
-    statistics: Statistics | None = None
-
-    def step(
-        self, node: LatentNode, action: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        return self.stepped(node, *jax.vmap(self.network.step)(node.hidden, action))
-
-    def propose(
-        self, node: LatentNode, *, key: Key[Array, " batch"]
-    ) -> tuple[Proposal, Float[Array, " batch"]]:
-        policy, value = self.predicted(node)
-        return jax.vmap(masked)(policy, node.legal), value
-
-
-def check_players(owner: str, num_players: int) -> None:
-    """Raises unless one or two play."""
-    if type(num_players) is not int or num_players not in (1, 2):
-        raise ValueError(f"{owner}(num_players={num_players!r}) must be 1 or 2.")
 
 
 #: The policy and the value `[]` of ONE observation, for the player to move.

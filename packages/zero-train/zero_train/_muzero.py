@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from zero_memory import Batch
 from zero_search import AbstractPlanner, Plan
@@ -19,6 +19,7 @@ from zero_search import AbstractPlanner, Plan
 from ._actors import PlanningActor, PlanRecord, policy_and_value, Reanalyser
 from ._agent import AbstractBlockAgent, AbstractReanalysingAgent, Experience, Metrics
 from ._arrays import check_count, check_kind, check_range
+from ._latent import AbstractLatentModel, check_players, LatentModel, StochasticNetwork
 from ._learning import (
     adopted,
     bind,
@@ -34,47 +35,11 @@ from ._learning import (
     update_target,
 )
 from ._mesh import select_rows
-from ._model import (
-    AbstractLatentModel,
-    check_gamma,
-    check_players,
-    decoded,
-    LatentModel,
-    number_loss,
-    StochasticNetwork,
-    ValueCode,
-)
+from ._model import check_gamma, decoded, number_loss, ValueCode
 from ._policies import check_candidates, imitation, normalised, Statistics, with_observations
+from ._unroll import chance_codes, code_entropy, LEAST, likeness, unroll, Unrolled
 from .losses import masked_mean, weighted_policy_loss
 from .returns import n_step_returns
-
-
-class Unrolled(eqx.Module):
-    """What an unroll of `K` steps from the first row of a window learns. Losses of weight 0 do not
-    count.
-
-    After the true end of an episode nothing follows: rewards and values are 0, actions are drawn
-    and policies are free. After a truncated one nothing is known.
-
-    **Attributes:**
-
-    - `action`: those of the unroll.
-    - `chance`: drawn from [0, 1): which of its codes a stochastic model takes after a true end.
-    - `reward`, `reward_weight`: of the step that led to each position; of weight 0 at the first.
-    - `value`, `value_weight`: of each position: the first row, and after each step.
-    - `policy`, `policy_weight`: likewise.
-    - `candidates`: the actions that `policy` weighs; `None` for all of them, in order.
-    """
-
-    action: PyTree[Array]
-    chance: Float[Array, "*axes steps"]
-    reward: Float[Array, "*axes positions"]
-    reward_weight: Float[Array, "*axes positions"]
-    value: Float[Array, "*axes positions"]
-    value_weight: Float[Array, "*axes positions"]
-    policy: Float[Array, "*axes positions candidates"]
-    policy_weight: Float[Array, "*axes positions"]
-    candidates: PyTree[Array] = None
 
 
 class MuZeroState(eqx.Module):
@@ -288,7 +253,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         )
         new = MuZeroState(params, target, optimiser, updates, state.statistics)
         # What has no priority is never drawn again, as is right for windows that teach nothing.
-        priorities = jnp.maximum(jnp.abs(rows.record.value[:, 0] - learned.value[:, 0]), _LEAST)
+        priorities = jnp.maximum(jnp.abs(rows.record.value[:, 0] - learned.value[:, 0]), LEAST)
         return if_finite(metrics, new, state), metrics, mask_rows(weights, priorities)
 
     def unrolled(
@@ -352,7 +317,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         network = bind(self.network, params)
         if self.consistency and not callable(getattr(network, "project", None)):
             raise ValueError(
-                f"MuZero(consistency={self.consistency}) was given a {type(network).__name__} without "
+                f"MuZero(consistency={self.consistency}): {type(network).__name__} has no "
                 "`project` and `predict_projection`; give it both, or a consistency of 0."
             )
         positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
@@ -363,8 +328,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         scores: Any = None
         codes: Any = None
         if isinstance(network, StochasticNetwork):
-            scores, codes = jax.vmap(ft.partial(_codes, network))(features, played, learned.chance)
-        hidden, rewards, policies, values, afterstates = jax.vmap(ft.partial(_unroll, network))(
+            coded = jax.vmap(ft.partial(chance_codes, network))
+            scores, codes = coded(features, played, learned.chance)
+        hidden, rewards, policies, values, afterstates = jax.vmap(ft.partial(unroll, network))(
             first, learned.action, codes
         )
         imitate = jax.vmap(jax.vmap(imitation))
@@ -375,35 +341,45 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         def part(loss: Array, weight: Array) -> Array:
             return mean(jnp.sum(jnp.where(weight > 0, weight * loss, 0.0), axis=1))
 
-        policy_loss = part(cross_entropy, learned.policy_weight)
-        value_loss = part(loss_of(values, learned.value), learned.value_weight)
-        reward_loss = part(loss_of(rewards, learned.reward), learned.reward_weight)
-        loss = policy_loss + self.value_weight * value_loss + reward_loss
-        if self.entropy_bonus:
-            loss = loss - self.entropy_bonus * part(entropy, learned.policy_weight)
-        beside: Metrics = {}
+        losses = {
+            "policy_loss": part(cross_entropy, learned.policy_weight),
+            "value_loss": part(loss_of(values, learned.value), learned.value_weight),
+            "reward_loss": part(loss_of(rewards, learned.reward), learned.reward_weight),
+        }
         told = jnp.where(played, learned.reward_weight[:, 1:], 0.0)
+        beside: Metrics = {}
         if self.consistency:
             later = jax.tree.map(lambda x: x[:, 1:], features)
-            unlike = 1 - jax.vmap(jax.vmap(ft.partial(_likeness, network)))(hidden, later)
-            beside["consistency_loss"] = part(unlike, told)
-            loss = loss + self.consistency * beside["consistency_loss"]
+            alike = jax.vmap(jax.vmap(ft.partial(likeness, network)))(hidden, later)
+            losses["consistency_loss"] = part(1 - alike, told)
         if codes is not None:
             fixed, (law, worth) = jax.lax.stop_gradient(codes), afterstates
             unlike = jax.vmap(jax.vmap(weighted_policy_loss))(jax.nn.log_softmax(law), fixed)
-            law_loss = part(unlike, told)
-            away = part(jnp.sum(jnp.square(fixed - scores), axis=-1), told)
-            worth_loss = part(loss_of(worth, learned.value[:, :-1]), learned.reward_weight[:, 1:])
-            loss = loss + law_loss + self.commitment * away + self.value_weight * worth_loss
-            beside |= {
-                "chance_loss": law_loss,
-                "commitment_loss": away,
-                "afterstate_loss": worth_loss,
-                "code_entropy": _code_entropy(fixed, weights[:, None] * told),
-            }
+            worth_loss = loss_of(worth, learned.value[:, :-1])
+            losses["chance_loss"] = part(unlike, told)
+            losses["commitment_loss"] = part(jnp.sum(jnp.square(fixed - scores), axis=-1), told)
+            losses["afterstate_loss"] = part(worth_loss, learned.reward_weight[:, 1:])
+            beside["code_entropy"] = code_entropy(fixed, weights[:, None] * told)
         if self.l2:
-            beside["l2_loss"] = self.l2 * square_sum(params)
-            loss = loss + beside["l2_loss"]
+            losses["l2_loss"] = self.l2 * square_sum(params)
+        scale = {
+            "value_loss": self.value_weight,
+            "consistency_loss": self.consistency,
+            "commitment_loss": self.commitment,
+            "afterstate_loss": self.value_weight,
+        }
+        loss = sum((scale.get(name, 1.0) * x for name, x in losses.items()), jnp.zeros(()))
+        if self.entropy_bonus:
+            loss = loss - self.entropy_bonus * part(entropy, learned.policy_weight)
+        beside["policy_entropy"] = mean(entropy[:, 0])
+        return loss, {"loss": loss} | losses | beside | self._told(rows, learned, values, weights)
+
+    def _told(
+        self, rows: Experience, learned: Unrolled, values: Array, weights: Float[Array, " batch"]
+    ) -> Metrics:
+        """How good the values are, and whether the rows are such as can be learned from. Faults are
+        counted, because sums cross devices together with those of the loss."""
+        mean = ft.partial(masked_mean, weights=weights, total=jnp.sum(weights))
         error = jnp.abs(jax.vmap(jax.vmap(ft.partial(decoded, self.code)))(values) - learned.value)
         error = jnp.where(learned.value_weight > 0, error, 0.0)
         least, most = getattr(self.code, "limits", (-math.inf, math.inf))
@@ -413,92 +389,18 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             return jnp.sum(wrong, dtype=jnp.float32)
 
         turns = rows.discount if self.num_players == 1 else -rows.discount
-        # Counted, because a sum crosses devices together with those of the loss.
         wrong = jnp.sum((turns < 0) & (weights > 0)[:, None], dtype=jnp.float32)
-        return loss, {
-            "loss": loss,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "reward_loss": reward_loss,
-            "policy_entropy": mean(entropy[:, 0]),
+        return {
             "value_error": mean(error[:, 0]),
             "value_error_unrolled": mean(error[:, -1]),
             "value_target": mean(learned.value[:, 0]),
             "outside_support": outside(learned.value, learned.value_weight)
             + outside(learned.reward, learned.reward_weight),
             "turn_error": jnp.where(wrong > 0, jnp.nan, 0.0).astype(jnp.float32),
-            **beside,
             **observation_check(rows.obs.features),
         }
-
-
-#: The lowest priority of a window that teaches something.
-_LEAST = 1e-6
 
 
 def _before(x: Array) -> Array:
     """Where it is true in a row before."""
     return jnp.append(jnp.zeros((1,), bool), jnp.cumsum(x[:-1]) > 0)
-
-
-def _codes(
-    network: StochasticNetwork,
-    features: PyTree[Array],
-    played: Bool[Array, " steps"],
-    chance: Float[Array, " steps"],
-) -> tuple[Float[Array, "steps codes"], Float[Array, "steps codes"]]:
-    """The encoder's scores and the code of every step between the positions of one window: the
-    highest, or where nothing was played a drawn one."""
-    before: Any = jax.tree.map(lambda x: x[:-1], features)
-    after: Any = jax.tree.map(lambda x: x[1:], features)
-    scores: Any = jax.vmap(network.encode)(before, after)
-    one_hot = ft.partial(jax.nn.one_hot, num_classes=network.num_codes, dtype=jnp.float32)
-    highest: Any = one_hot(jnp.argmax(scores, axis=1))
-    straight = scores + jax.lax.stop_gradient(highest - scores)
-    drawn = one_hot((chance * network.num_codes).astype(jnp.int32))
-    return scores, jnp.where(played[:, None], straight, drawn)
-
-
-def _likeness(network: Any, hidden: Array, features: PyTree[Array]) -> Float[Array, ""]:
-    """The cosine between what a hidden state predicts and what is observed, which is held fixed."""
-    predicted = network.predict_projection(network.project(hidden))
-    observed = jax.lax.stop_gradient(network.project(network.represent(features)))
-    # A length of 0 has no gradient.
-    length = lambda x: jnp.sqrt(jnp.sum(jnp.square(x)) + _LEAST)
-    return jnp.sum(predicted * observed) / (length(predicted) * length(observed))
-
-
-def _code_entropy(
-    codes: Float[Array, "batch steps codes"], weights: Float[Array, "batch steps"]
-) -> Float[Array, ""]:
-    """In nats, of how often each code is taken; 0 where it is always the same one."""
-    counts = jnp.sum(weights[..., None] * codes, axis=(0, 1))
-    shares = counts / jnp.maximum(jnp.sum(counts), _LEAST)
-    return jnp.sum(jax.scipy.special.entr(shares))
-
-
-def _unroll(
-    network: Any,
-    features: PyTree[Array],
-    actions: PyTree[Array],
-    codes: Float[Array, "steps codes"] | None,
-) -> tuple[Array, Array, Any, Array, Any]:
-    """The hidden states after each step of one window, the rewards, policies and values of all
-    positions, and with codes what is predicted of its afterstates. The first reward is filler."""
-
-    def body(hidden: Array, step: tuple[Any, Array | None]) -> tuple[Array, Any]:
-        (action, code), after = step, None
-        before = optax.scale_gradient(hidden, 0.5)
-        if code is None:
-            hidden, reward = network.step(before, action)
-        else:
-            after = network.afterstate(before, action)
-            hidden, reward = network.resolve(after, code)
-        return hidden, (hidden, reward, after)
-
-    first = network.represent(features)
-    # Not in a loop, where a CPU takes many times as long for the gradient of a convolution.
-    _, (hidden, rewards, after) = jax.lax.scan(body, first, (actions, codes), unroll=True)
-    policies, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
-    afterstates = None if after is None else jax.vmap(network.predict_afterstate)(after)
-    return hidden, jnp.concatenate([rewards[:1], rewards]), policies, values, afterstates

@@ -1,0 +1,175 @@
+"""The parts that learned models are built of."""
+
+import functools as ft
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from ._assemblies import ActorCritic, Chain
+from ._checks import as_features, check_sizes, numbers
+from ._heads import LinearHead, MultiDiscreteHead
+from ._layers import Conv, ResidualBlock
+from ._precision import is_floating, real
+from ._torsos import MLP
+
+
+#: Channels of the 1x1 convolution before a head.
+HEAD_CHANNELS = 4
+
+
+#: `(in_size, *, key) -> head`.
+Head = Callable[..., Callable[..., Any]]
+
+
+def linear(shape: tuple[int, ...]) -> Head:
+    return ft.partial(LinearHead, shape=shape, scale=0.01)
+
+
+def policy_head(num_actions: int | tuple[int, ...]) -> Head:
+    if isinstance(num_actions, int):
+        return linear((num_actions,))
+    return ft.partial(MultiDiscreteHead, num_actions=num_actions)
+
+
+def head(in_size: int, width: int, head: Head, *, key: PRNGKeyArray) -> Chain:
+    mkey, lkey = jr.split(key)
+    hidden = MLP(in_size, (width,), activation=jax.nn.silu, norm="layer", key=mkey)
+    return Chain(hidden, head(width, key=lkey))
+
+
+def prediction_of(
+    in_size: int, width: int, policy: Head, value_shape: tuple[int, ...], *, key: PRNGKeyArray
+) -> ActorCritic:
+    pkey, vkey = jr.split(key)
+    return ActorCritic(
+        head(in_size, width, policy, key=pkey),
+        head(in_size, width, linear(value_shape), key=vkey),
+    )
+
+
+def projections(
+    in_size: int, width: int, size: int | None, *, key: PRNGKeyArray
+) -> tuple[MLP, MLP] | tuple[None, None]:
+    """The projector and the predictor, each of two layers."""
+    if size is None:
+        return None, None
+    check_sizes(projection_size=size)
+    mlp = ft.partial(MLP, activation=jax.nn.silu, norm="layer", activate_final=False)
+    first, second = jr.split(key)
+    return mlp(in_size, (width, size), key=first), mlp(size, (width, size), key=second)
+
+
+def board_prediction(
+    board: tuple[int, int, int],
+    width: int,
+    num_actions: int,
+    value_shape: tuple[int, ...],
+    *,
+    key: PRNGKeyArray,
+) -> ActorCritic:
+    pkey, fkey = jr.split(key)
+    rows, columns, channels = board
+    size = rows * columns * HEAD_CHANNELS
+    prediction = prediction_of(size, width, policy_head(num_actions), value_shape, key=pkey)
+    return eqx.tree_at(lambda net: net.torso, prediction, flat(channels, key=fkey))
+
+
+def flat(channels: int, *, key: PRNGKeyArray) -> Chain:
+    """A board as a vector with few numbers for each cell."""
+    return Chain(
+        eqx.nn.Lambda(jax.nn.relu),
+        Conv(channels, HEAD_CHANNELS, 1, key=key),
+        eqx.nn.Lambda(jax.nn.relu),
+        eqx.nn.Lambda(jnp.ravel),
+    )
+
+
+def moved(
+    dynamics: Callable[..., Any], hidden: Array, action: PyTree, *, key: PRNGKeyArray | None
+) -> Array:
+    moved = dynamics(hidden, action, key=key)
+    if moved.shape != hidden.shape:
+        raise ValueError(
+            f"The dynamics' result has shape {moved.shape}; it must be {hidden.shape}, that of "
+            "the hidden state."
+        )
+    return normalise_min_max(hidden + moved)
+
+
+class Beside(eqx.Module):
+    """Two boards as one with the features of both."""
+
+    def __call__(self, first: Array, second: Array, *, key: PRNGKeyArray | None = None) -> Array:
+        del key
+        return jnp.concatenate([numbers(first), numbers(second)], axis=-1)
+
+
+class Tower(eqx.Module):
+    """A convolution and residual blocks."""
+
+    stem: Conv
+    blocks: tuple[ResidualBlock, ...]
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, shape: tuple[int, ...], channels: int, blocks: int, *, key: PRNGKeyArray):
+        skey, bkey = jr.split(key)
+        self.stem = Conv(shape[2], channels, key=skey)
+        self.blocks = tuple(
+            ResidualBlock(channels, "layer", key=jr.fold_in(bkey, i)) for i in range(blocks)
+        )
+        self.shape = shape
+
+    def __call__(self, features: Array, *, key: PRNGKeyArray | None = None) -> Array:
+        del key
+        x = self.stem(as_features(features, self.shape, self.stem.weight.dtype))
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class BoardDynamics(eqx.Module):
+    """A tower of the hidden state beside the plane of the action, which may be one-hot."""
+
+    planes: Float[Array, "actions rows columns"]
+    tower: Tower
+
+    def __init__(
+        self, shape: tuple[int, int, int], num_actions: int, blocks: int, *, key: PRNGKeyArray
+    ):
+        akey, tkey = jr.split(key)
+        rows, columns, channels = shape
+        self.planes = jr.normal(akey, (num_actions, rows, columns), jnp.float32)
+        self.tower = Tower((rows, columns, channels + 1), channels, blocks, key=tkey)
+
+    def __call__(
+        self,
+        hidden: Array,
+        action: Int[Array, ""] | Float[Array, " actions"],
+        *,
+        key: PRNGKeyArray | None = None,
+    ) -> Array:
+        one_hot = is_floating(action)
+        plane = jnp.tensordot(action, self.planes, axes=1) if one_hot else self.planes[action]
+        plane = plane.astype(hidden.dtype)[..., None]
+        return self.tower(jnp.concatenate([hidden, plane], axis=-1), key=key)
+
+
+def normalise_min_max(x: Float[Array, "..."], *, epsilon: float = 1e-5) -> Float[Array, "..."]:
+    """Shifts and scales the array of one example, of any shape, so that its smallest entry is 0 and
+    its largest 1 (MuZero, appendix G). Use `jax.vmap` over a batch, whose examples would otherwise
+    be scaled together.
+
+    If the range of `x` is smaller than `epsilon`, it is scaled as if it were this large. Therefore
+    a constant array becomes 0 everywhere, with a finite gradient.
+    """
+    x = numbers(x)
+    # The range of numbers in float16 may be too large for float16.
+    wide = real(x)
+    least = jnp.min(wide)
+    unit = (wide - least) / jnp.maximum(jnp.max(wide) - least, epsilon)
+    return unit.astype(x.dtype if is_floating(x) else wide.dtype)

@@ -1,0 +1,107 @@
+"""The positions that MuZero's model is unrolled over: what they learn, and what it says of them."""
+
+import functools as ft
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, PyTree
+
+from ._latent import StochasticNetwork
+
+
+#: What numbers are kept above: priorities of windows that teach something, and lengths.
+LEAST = 1e-6
+
+
+class Unrolled(eqx.Module):
+    """What an unroll of `K` steps from the first row of a window learns. Losses of weight 0 do not
+    count.
+
+    After the true end of an episode nothing follows: rewards and values are 0, actions are drawn
+    and policies are free. After a truncated one nothing is known.
+
+    **Attributes:**
+
+    - `action`: those of the unroll.
+    - `chance`: drawn from [0, 1): which of its codes a stochastic model takes after a true end.
+    - `reward`, `reward_weight`: of the step that led to each position; of weight 0 at the first.
+    - `value`, `value_weight`: of each position: the first row, and after each step.
+    - `policy`, `policy_weight`: likewise.
+    - `candidates`: the actions that `policy` weighs; `None` for all of them, in order.
+    """
+
+    action: PyTree[Array]
+    chance: Float[Array, "*axes steps"]
+    reward: Float[Array, "*axes positions"]
+    reward_weight: Float[Array, "*axes positions"]
+    value: Float[Array, "*axes positions"]
+    value_weight: Float[Array, "*axes positions"]
+    policy: Float[Array, "*axes positions candidates"]
+    policy_weight: Float[Array, "*axes positions"]
+    candidates: PyTree[Array] = None
+
+
+def chance_codes(
+    network: StochasticNetwork,
+    features: PyTree[Array],
+    played: Bool[Array, " steps"],
+    chance: Float[Array, " steps"],
+) -> tuple[Float[Array, "steps codes"], Float[Array, "steps codes"]]:
+    """The encoder's scores and the code of every step between the positions of one window: the
+    highest, or where nothing was played a drawn one."""
+    before: Any = jax.tree.map(lambda x: x[:-1], features)
+    after: Any = jax.tree.map(lambda x: x[1:], features)
+    scores: Any = jax.vmap(network.encode)(before, after)
+    one_hot = ft.partial(jax.nn.one_hot, num_classes=network.num_codes, dtype=jnp.float32)
+    highest: Any = one_hot(jnp.argmax(scores, axis=1))
+    straight = scores + jax.lax.stop_gradient(highest - scores)
+    drawn = one_hot((chance * network.num_codes).astype(jnp.int32))
+    return scores, jnp.where(played[:, None], straight, drawn)
+
+
+def likeness(network: Any, hidden: Array, features: PyTree[Array]) -> Float[Array, ""]:
+    """The cosine between what a hidden state predicts and what is observed, which is held fixed."""
+    predicted = network.predict_projection(network.project(hidden))
+    observed = jax.lax.stop_gradient(network.project(network.represent(features)))
+    # A length of 0 has no gradient.
+    length = lambda x: jnp.sqrt(jnp.sum(jnp.square(x)) + LEAST)
+    return jnp.sum(predicted * observed) / (length(predicted) * length(observed))
+
+
+def code_entropy(
+    codes: Float[Array, "batch steps codes"], weights: Float[Array, "batch steps"]
+) -> Float[Array, ""]:
+    """In nats, of how often each code is taken; 0 where it is always the same one."""
+    counts = jnp.sum(weights[..., None] * codes, axis=(0, 1))
+    shares = counts / jnp.maximum(jnp.sum(counts), LEAST)
+    return jnp.sum(jax.scipy.special.entr(shares))
+
+
+def unroll(
+    network: Any,
+    features: PyTree[Array],
+    actions: PyTree[Array],
+    codes: Float[Array, "steps codes"] | None,
+) -> tuple[Array, Array, Any, Array, Any]:
+    """The hidden states after each step of one window, the rewards, policies and values of all
+    positions, and with codes what is predicted of its afterstates. The first reward is filler."""
+
+    def body(hidden: Array, step: tuple[Any, Array | None]) -> tuple[Array, Any]:
+        (action, code), after = step, None
+        before = optax.scale_gradient(hidden, 0.5)
+        if code is None:
+            hidden, reward = network.step(before, action)
+        else:
+            after = network.afterstate(before, action)
+            hidden, reward = network.resolve(after, code)
+        return hidden, (hidden, reward, after)
+
+    first = network.represent(features)
+    # Not in a loop, where a CPU takes many times as long for the gradient of a convolution.
+    _, (hidden, rewards, after) = jax.lax.scan(body, first, (actions, codes), unroll=True)
+    policies, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
+    afterstates = None if after is None else jax.vmap(network.predict_afterstate)(after)
+    return hidden, jnp.concatenate([rewards[:1], rewards]), policies, values, afterstates
