@@ -122,7 +122,7 @@ MEANINGFUL = {
     "l2": (0.0,), "auxiliary_weight": (0.0,), "target_rate": (0.0,), "rho": (0.0, -1.0),
     "c": (0.0,), "epsilon": (0.0, math.inf), "epsilon_policy": (math.inf,),
     "resample_below": (0.0,), "value_scale": (0.0,), "maxvisit_init": (0.0,),
-    "min_particles": (0,), "actor_devices": (0,),
+    "min_particles": (0,), "actor_devices": (0,), "reanalyse": (0.0,),
 }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ class Imagination:
         self._model = model if isinstance(model, AbstractLatentModel) else None
         self._played = deque[tuple[Any, Any]](maxlen=moves)
 
-    def told(self, state: PyTree[Array], action: PyTree[Array], reward: float) -> str:
+    def told(self, state: PyTree, action: PyTree, reward: float) -> str:
         """What was expected of a move that has been played: `""`, or lines of text. Values are for
         the player who moved.
 
