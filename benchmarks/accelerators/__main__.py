@@ -152,8 +152,9 @@ def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterat
         allowed = budget["split" if split else "collectives"]
         if split and "reduce-scatter" not in row["collectives"]:
             yield "no reduce-scatter of the gradient"
-        if not split and row["an_update"] > allowed["an_update"]:
-            yield f"{row['an_update']} collectives an update, {allowed['an_update']} allowed"
+        most = budget["an_update"].get(row["case"], budget["collectives"]["an_update"])
+        if not split and row["an_update"] > most:
+            yield f"{row['an_update']} collectives an update, {most} allowed"
         if row["over_gradient"] > allowed["over_gradient"]:
             yield f"collectives send {row['over_gradient']} of the gradient"
     if transfers := host_transfers(block):
