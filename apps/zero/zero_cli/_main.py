@@ -93,8 +93,7 @@ def _train(words: list[str]) -> None:
     agent: Any = world.choose(chosen.agent)
     preset = "standard" if expects_accelerator() else "quick"
     if agent in ("spo", "mpo", "ppo", "vmpo"):
-        # V-MPO and PPO were not tuned for brax, where SPO and MPO were.
-        tuned = name in TUNED and (agent in ("spo", "mpo") or not name.startswith("brax/"))
+        tuned = agent in TUNED.get(name, ())
         usual = [] if preset == "standard" or tuned else ["--preset", preset]
         return run(APPS["spo"], ["train", *usual, "--agent", agent, "--env", name, *words], prog)
     fitting = presets(name, agent, world.size, world.players)

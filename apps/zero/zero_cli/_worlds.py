@@ -27,8 +27,12 @@ OWN_APPS = {
     "othello": ("othello",),
     "pgx/othello": ("othello", "--env-engine", "pgx"),
 }
-#: Games for which SPO's own default was tuned.
-TUNED = ("cartpole", "pendulum", "brax/inverted_pendulum")
+#: Environments and the agents of the app `spo` that were tuned for them.
+TUNED = {
+    "cartpole": ("spo", "mpo", "ppo", "vmpo"),
+    "pendulum": ("spo", "mpo", "ppo", "vmpo"),
+    "brax/inverted_pendulum": ("spo", "mpo"),
+}
 #: Environments of which a trained player comes with an app.
 TRAINED = ("cartpole", "pendulum", "pgx/connect_four", *OWN_APPS)
 #: The symmetries of boards, by game.

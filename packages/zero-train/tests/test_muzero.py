@@ -1,4 +1,4 @@
-"""MuZero's targets, loss and gradient against NumPy, and plans over a model that is exact."""
+"""MuZero's targets, loss and gradient against NumPy, and that it learns a world."""
 
 import dataclasses
 from typing import Any
@@ -12,33 +12,27 @@ import optax
 import pytest
 from jaxtyping import Array
 
-from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
-from zero_envs.testing import Nim
-from zero_memory import Batch, PrioritisedTrajectoryBuffer, TrajectoryBuffer
+from zero_envs import Observation
+from zero_memory import Batch, PrioritisedTrajectoryBuffer
 from zero_search import DirichletNoise, TreeSearch
 from zero_train import (
-    AbstractAgent,
-    AbstractReanalysingAgent,
     bind,
-    collect_half,
     data_mesh,
-    EnvironmentModel,
     Experience,
     fill,
     init,
     LatentModel,
-    learn_half,
     Loop,
     MuZero,
     PlanRecord,
     step,
 )
-from zero_train._loop import draw
 
 from .crossings import check_update
+from .test_latent_model import ACTIONS, GAMMA, RING
 
 
-ROWS, STEPS, ACTIONS, GAMMA, N = 10, 4, 3, 0.9, 3
+ROWS, STEPS, N = 10, 4, 3
 
 
 class Linear(eqx.Module):
@@ -334,37 +328,6 @@ def test_targets_outside_of_the_support_are_counted():
     assert float(metrics["outside_support"]) == wrong > 10
 
 
-@pytest.mark.parametrize("bootstrap", ["plan", "network"])
-def test_reanalysis_with_the_same_keys_and_parameters_changes_nothing(bootstrap):
-    """It makes the records that the explorer would: of what an unroll reads, and no others."""
-    agent = agent_of(explorer=TreeSearch.gumbel(4), bootstrap=bootstrap)
-    state, batch = agent.init(key=jr.key(0)), windows(7, batch=6)
-    keys = jr.split(jr.key(1), 6)
-    anew = eqx.filter_jit(agent.reanalyser(state))
-    with jax.debug_key_reuse(False):
-        first = anew(batch.items, key=keys)
-        again = anew(first, key=keys)
-        part = anew(jax.tree.map(lambda x: x[3:5], batch.items), key=keys[3:5])
-        # What is played at the second position of each window.
-        obs = jax.tree.map(lambda x: x[:, 1], batch.items.obs)
-        actor, positions = agent.actor(state, explore=True), STEPS + 1
-        positions += N if bootstrap == "plan" else 0
-        own = jax.vmap(lambda key: jr.split(key, positions)[1])(keys)
-        act = eqx.filter_jit(lambda actor: actor.act(obs, obs, actor.init(obs), key=own)[1])
-        played = act(actor)
-    for new, old, same, few, one in zip(
-        *map(jax.tree.leaves, (first, batch.items, again, part)),
-        jax.tree.leaves(dataclasses.replace(batch.items, record=played)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(new, same)
-        np.testing.assert_allclose(new[3:5], few, rtol=1e-5)
-        np.testing.assert_array_equal(new[:, positions:], old[:, positions:])
-        if one.shape != old.shape:
-            assert not np.allclose(new[:, :positions], old[:, :positions])
-            np.testing.assert_allclose(new[:, 1], one, rtol=1e-5)
-
-
 @pytest.mark.parametrize("num_players", [1, 2])
 def test_a_move_out_of_turn_is_an_error_and_teaches_nothing(num_players):
     agent = agent_of(num_players=3 - num_players)
@@ -416,106 +379,6 @@ def test_a_gradient_is_halved_at_every_step():
         assert gradient == pytest.approx(share * quotient, rel=0.02)
 
 
-class Ring(AbstractDiscreteEnvironment[Array]):
-    """Seven places in a circle, with a reward for each move; it never ends."""
-
-    rewards: Array
-    num_actions: int = ACTIONS
-    hidden: bool = False
-
-    def init(self, *, key):
-        return jr.randint(key, (), 0, 7, jnp.int32)
-
-    def step(self, state, action, *, key):
-        del key
-        reward = self.rewards[state, action]
-        transition = Transition(reward, jnp.ones((), jnp.float32), jnp.zeros((), bool))
-        return (state + action + 1) % 7, transition
-
-    def observe(self, state):
-        return Observation(jax.nn.one_hot(state, 7), jnp.ones(ACTIONS, bool))
-
-
-RING = Ring(rewards=jr.normal(jr.key(7), (7, ACTIONS)))
-
-
-class Table(eqx.Module):
-    """The ring as a model that was learned without a fault, and some policy and value of it."""
-
-    guesses: Array
-
-    def represent(self, features):
-        return features
-
-    def step(self, hidden, action):
-        place = jnp.argmax(hidden)
-        return jnp.roll(hidden, action + 1), RING.rewards[place, action]
-
-    def predict(self, hidden):
-        out = self.guesses[jnp.argmax(hidden)]
-        return out[:ACTIONS], out[ACTIONS]
-
-
-@pytest.mark.parametrize("search", ["muzero", "gumbel"])
-def test_an_exact_model_is_planned_over_as_the_world_is(search):
-    """Visit by visit, and no row depends on its neighbours."""
-    table = Table(jr.normal(jr.key(8), (7, ACTIONS + 1)))
-    planner = getattr(TreeSearch, search)(24)
-    models = (
-        EnvironmentModel(RING, lambda obs: table.predict(obs.features), gamma=GAMMA),
-        LatentModel(table, gamma=GAMMA),
-    )
-    state = jnp.arange(14, dtype=jnp.int32) % 7
-    keys = jr.split(jr.key(9), 14)
-
-    @eqx.filter_jit
-    def plan(model, state, keys):
-        obs = jax.vmap(RING.observe)(state)
-        return planner.plan(model, state, planner.init(model, state), key=keys, obs=obs)[0]
-
-    with jax.debug_key_reuse(False):
-        world, latent = (plan(model, state, keys) for model in models)
-        order = np.r_[7:14, 0:7]
-        turned = plan(models[1], state[order], keys[order])
-    np.testing.assert_array_equal(world.visits, latent.visits)
-    np.testing.assert_allclose(world.value, latent.value, rtol=1e-5)
-    np.testing.assert_array_equal(turned.visits, latent.visits[order])
-
-
-class Fixed(eqx.Module):
-    """Nim as a model: the heap, as a number. Past the end nothing happens."""
-
-    def represent(self, features):
-        return jnp.argmax(features).astype(jnp.float32)[None]
-
-    def step(self, hidden, action):
-        left = jnp.maximum(hidden - action.astype(jnp.float32) - 1, 0)
-        return left, jnp.where((hidden > 0) & (left == 0), 1.0, 0.0)[0]
-
-    def predict(self, hidden):
-        # More than there is may not be taken, as the network has learned.
-        logits = jnp.where(
-            jnp.arange(1, 4, dtype=jnp.float32) <= jnp.maximum(hidden[0], 1), 0.0, -20.0
-        )
-        return logits, jnp.zeros(())
-
-
-def test_two_players_want_the_opposite():
-    """In Nim, where the last taker wins, a multiple of four is lost."""
-    env = Nim(heap=8, most=3)
-    model, planner = LatentModel(Fixed(), num_players=2), TreeSearch.muzero(400)
-    heaps = jnp.arange(1, 9, dtype=jnp.int32)
-    state = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(0), 8))
-    state = eqx.tree_at(lambda s: s.heap, state, heaps)
-    obs = jax.vmap(env.observe)(state)
-    plan, _ = eqx.filter_jit(planner.plan)(
-        model, state, planner.init(model, state), key=jr.split(jr.key(1), 8), obs=obs
-    )
-    won = np.asarray(heaps) % 4 != 0
-    np.testing.assert_array_equal(np.asarray(plan.action)[won] + 1, np.asarray(heaps)[won] % 4)
-    assert np.all(plan.value[~won] < 0)
-
-
 class Perceptrons(eqx.Module):
     """One hidden layer for everything."""
 
@@ -558,56 +421,6 @@ def ring_loop(num_devices: int) -> Loop:
     return Loop(env=RING, agent=agent, buffer=buffer, mesh=mesh, **sizes)
 
 
-class Blind(AbstractAgent):
-    """It cannot plan stored positions anew."""
-
-    def init(self, *, key):
-        raise NotImplementedError
-
-    def actor(self, state, *, explore):
-        raise NotImplementedError
-
-    def update(self, state, batch, *, key):
-        raise NotImplementedError
-
-
-class Marks(Blind, AbstractReanalysingAgent):
-    """Its reanalysis marks what it was given."""
-
-    def reanalyser(self, state):
-        del state
-        marked = lambda rows: jnp.ones_like(rows.record.value)
-        return lambda rows, key: eqx.tree_at(lambda r: r.record.value, rows, marked(rows))
-
-
-def test_a_share_of_every_shard_is_planned_anew():
-    """The same rows on any number of devices, and all of them equally often."""
-    buffer = TrajectoryBuffer(capacity=16, num_envs=16, batch_size=64, length=ROWS, num_shards=8)
-    items = jax.tree.map(lambda x: jnp.concatenate([x] * 2, axis=1)[:16, :16], windows(8).items)
-    items = eqx.tree_at(lambda rows: rows.record.value, items, jnp.zeros((16, 16)))
-    stored = buffer.add(buffer.init(jax.tree.map(lambda x: x[0, 0], items)), items)
-
-    def marked(devices: int) -> np.ndarray:
-        sizes: dict[str, Any] = dict(unroll_length=8, reanalyse=0.3, mesh=data_mesh(devices))
-        loop = Loop(env=RING, agent=Marks(), buffer=buffer, **sizes)
-        run = lambda key: draw(loop, (), stored, key=key).items.record.value
-        return np.asarray(jax.jit(lambda keys: jax.lax.map(run, keys))(jr.split(jr.key(0), 300)))
-
-    one, eight = marked(1), marked(8)
-    np.testing.assert_array_equal(one, eight)
-    assert np.all(one[..., 0] == one[..., -1])
-    assert np.all(one[..., 0].reshape(300, 8, 8).sum(-1) == 2)
-    np.testing.assert_allclose(one[..., 0].mean(0), 2 / 8, atol=0.1)
-
-
-def test_what_cannot_plan_anew_is_refused():
-    loop = ring_loop(1)
-    with pytest.raises(ValueError, match="reanalyse=1.5.*0 to 1"):
-        dataclasses.replace(loop, reanalyse=1.5)
-    with pytest.raises(ValueError, match="cannot plan stored positions anew; give 0"):
-        Loop(env=RING, agent=Blind(), buffer=loop.buffer, unroll_length=8, reanalyse=0.5)
-
-
 def test_an_update_waits_for_the_other_devices_twice(collectives, sums_in_turn):
     loop = ring_loop(8)
     state = fill(loop, init(loop, key=jr.key(0)))
@@ -639,19 +452,3 @@ def test_it_learns_the_ring():
     assert metrics["reward_loss"] < 0.01
     # Learned values are those of a player that explores, so near the best is good enough.
     assert regret(loop, state) < 0.3
-
-
-@pytest.mark.slow
-def test_it_learns_the_ring_from_the_rows_of_a_beginner():
-    """MuZero Unplugged: everything is planned anew, and no row is added."""
-    loop = dataclasses.replace(ring_loop(1), reanalyse=1.0)
-    # A return would be that of the beginner's moves.
-    loop = dataclasses.replace(loop, agent=dataclasses.replace(loop.agent, n_steps=0))
-    state = fill(loop, init(loop, key=jr.key(0)))
-    for _ in range(4):
-        state, _ = collect_half(loop, None, state)
-    assert regret(loop, state) > 0.5
-    for _ in range(300):
-        state = dataclasses.replace(state, step=state.step + 1)
-        state, _ = learn_half(loop, None, state)
-    assert regret(loop, state) < 0.4

@@ -92,9 +92,10 @@ class Loop(eqx.Module):
     - `unroll_length`: the number of rows collected from each environment in a step.
     - `num_updates`: the number of batches sampled and learned from in a step.
     - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
-    - `reanalyse`: the share of every batch that is planned anew before it is learned from (MuZero
-        Reanalyse, Schrittwieser et al. 2021, https://arxiv.org/abs/2104.06294). More than 0 needs
-        an [`zero_train.AbstractReanalysingAgent`][]. The replay keeps the old plans.
+    - `reanalyse`: the share of every batch, at least a row of every shard, that is planned anew
+        before it is augmented and learned from (MuZero Reanalyse, Schrittwieser et al. 2021,
+        https://arxiv.org/abs/2104.06294). More than 0 needs an
+        [`zero_train.AbstractReanalysingAgent`][]. The replay keeps the old plans.
     - `mesh`: the devices; by default the first one. [`zero_train.data_mesh`][] makes one of all.
         Rows are split over all its devices, and what the agent has learned over its axis `fsdp`,
         if it has one.

@@ -95,10 +95,10 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     in EfficientZero (Ye et al. 2021, https://arxiv.org/abs/2111.00210, section 4.1). To the loss is
     added, for each step,
 
-    `-consistency * cos(predict_projection(project(s_k)), project(represent(o_k))) / num_unroll`,
+    `consistency * (1 - cos(predict_projection(project(s_k)), project(h(o_k)))) / num_unroll`,
 
-    of which the second vector is held fixed. The network then has `project` and
-    `predict_projection`, as a `zero_nets.WorldModel` with a `projection_size` does.
+    where `h` is the representation, and the second vector is held fixed. The network then has
+    `project` and `predict_projection`, as a `zero_nets.WorldModel` with a `projection_size` does.
 
     It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
     fewer steps. It gives the buffer priorities, `|plan's value - z|` of the first row: use a
@@ -121,9 +121,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `l2`: `l2 * |params|^2` is added to the loss.
     - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected,
         or what the target `"network"` says of the row now.
-    - `target_period`, `target_rate`: every so many updates the target network moves by this share
-        of the way to the parameters; with a rate of 1 it is a copy of them.
-    - `target_acts`: whether the target network acts instead of the newest parameters.
+    - `target_period`: the target network is a copy of the parameters after every so many updates.
     - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
         updated once with every block that is collected; `None` leaves observations as they are.
     - `model`: what is planned over: a [`zero_train.LatentModel`][] of the network's logits, or a
@@ -147,8 +145,6 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     l2: float = 0.0
     bootstrap: str = "plan"
     target_period: int = 100
-    target_rate: float = 1.0
-    target_acts: bool = False
     statistics: Statistics | None = None
     model: Callable[..., AbstractLatentModel] = LatentModel
     record: Callable[[Plan], PlanRecord] = policy_and_value
@@ -176,12 +172,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             check_kind(owner, Statistics, "statistics of observations", statistics=self.statistics)
         check_gamma(owner, self.gamma)
         check_players(owner, self.num_players)
-        check_count(
-            owner,
-            num_unroll=self.num_unroll,
-            target_period=self.target_period,
-        )
-        check_range(owner, 0, 1, target_rate=self.target_rate)
+        check_count(owner, num_unroll=self.num_unroll, target_period=self.target_period)
         for name in ("value_weight", "entropy_bonus", "l2", "commitment", "consistency"):
             check_range(owner, 0, **{name: getattr(self, name)})
 
@@ -203,8 +194,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
 
     def actor(self, state: MuZeroState, *, explore: bool) -> PlanningActor:
         planner = self._explorer(state) if explore else self.planner
-        params = state.target if self.target_acts else state.params
-        return PlanningActor(planner, self._model(params, state.statistics), self.record)
+        return PlanningActor(planner, self._model(state.params, state.statistics), self.record)
 
     def _explorer(self, state: MuZeroState) -> AbstractPlanner:
         found = self.explorer
@@ -247,7 +237,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         target = update_target(
             state.target,
             params,
-            self.target_rate,
+            1.0,
             period=self.target_period,
             updates=updates,
         )
@@ -306,6 +296,16 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         network = bind(self.network, params)
         return self.model(network, self.gamma, self.num_players, self.code, statistics)
 
+    def _bound(self, params: PyTree[Array]) -> Any:
+        """The network, if it has what the losses need."""
+        network = bind(self.network, params)
+        if self.consistency and not callable(getattr(network, "project", None)):
+            raise ValueError(
+                f"MuZero(consistency={self.consistency}): {type(network).__name__} has no "
+                "`project` and `predict_projection`; give it both, or a consistency of 0."
+            )
+        return network
+
     def _loss(
         self,
         params: PyTree[Array],
@@ -314,12 +314,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         learned: Unrolled,
         weights: Float[Array, " batch"],
     ) -> tuple[Array, Metrics]:
-        network = bind(self.network, params)
-        if self.consistency and not callable(getattr(network, "project", None)):
-            raise ValueError(
-                f"MuZero(consistency={self.consistency}): {type(network).__name__} has no "
-                "`project` and `predict_projection`; give it both, or a consistency of 0."
-            )
+        network = self._bound(params)
         positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
         features = normalised(statistics, positions)
         first = jax.tree.map(lambda x: x[:, 0], features)
@@ -372,9 +367,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         if self.entropy_bonus:
             loss = loss - self.entropy_bonus * part(entropy, learned.policy_weight)
         beside["policy_entropy"] = mean(entropy[:, 0])
-        return loss, {"loss": loss} | losses | beside | self._told(rows, learned, values, weights)
+        return loss, {"loss": loss} | losses | beside | self._diagnostics(
+            rows, learned, values, weights
+        )
 
-    def _told(
+    def _diagnostics(
         self, rows: Experience, learned: Unrolled, values: Array, weights: Float[Array, " batch"]
     ) -> Metrics:
         """How good the values are, and whether the rows are such as can be learned from. Faults are

@@ -7,9 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Key, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractEnvironment, Observation
+from zero_envs import AbstractEnvironment
 from zero_train import AbstractActor, AbstractLatentModel, PlanningActor
 
 
@@ -21,7 +21,7 @@ class Imagination:
         model = actor.model if isinstance(actor, PlanningActor) else None
         self._env = env
         self._model = model if isinstance(model, AbstractLatentModel) else None
-        self._played = deque[tuple[Any, Any]](maxlen=moves)
+        self._moves, self._played = moves, deque[tuple[Any, Any]](maxlen=moves)
 
     def told(self, state: PyTree, action: PyTree, reward: float) -> str:
         """What was expected of a move that has been played: `""`, or lines of text. Values are for
@@ -36,11 +36,12 @@ class Imagination:
             return ""
         self._played.append((state, action))
         said = f"\n   reward {reward:+z.2f}"
-        for ahead in sorted({1, len(self._played)}):
+        for ahead in (1, self._moves):
+            if ahead > len(self._played):
+                break
             line = [*self._played][-ahead:]
-            actions = jax.tree.map(lambda *x: jnp.stack(x)[None], *(action for _, action in line))
-            obs = jax.tree.map(lambda x: x[None], self._env.observe(line[0][0]))
-            rewards, values = _imagined(self._model, obs, actions, jr.key(0)[None])
+            actions = [action for _, action in line]
+            rewards, values = _imagined(self._env, self._model, line[0][0], actions, jr.key(0))
             when = f"{ahead} moves" if ahead > 1 else "1 move"
             value = values[0, -1] * (1 if self._model.num_players == 1 else -1)
             said += f"\n   imagined {when} before: {rewards[0, -1]:+z.2f}, "
@@ -50,9 +51,12 @@ class Imagination:
 
 @eqx.filter_jit
 def _imagined(
+    env: AbstractEnvironment,
     model: AbstractLatentModel,
-    obs: Observation,
-    actions: PyTree[Array],
-    keys: Key[Array, " batch"],
+    state: PyTree,
+    actions: list[PyTree],
+    key: PRNGKeyArray,
 ) -> tuple[Array, Array]:
-    return model.imagine(obs, actions, key=keys)
+    batched = lambda tree: jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
+    line = jax.tree.map(lambda *x: jnp.stack(x), *actions)
+    return model.imagine(batched(env.observe(state)), batched(line), key=key[None])
