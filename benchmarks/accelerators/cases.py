@@ -45,7 +45,8 @@ def configuration(name: Any, devices: int) -> tuple[Any, Any]:
         world = build_world(AGENTS[name])
         made = agent_presets(world.name, name, world.size)
         record, config = APPS["zero"], made["standard"]
-        config = dataclasses.replace(config, reanalyse=0.25)
+        # Small, so that the hidden states of one turn are not taken for a whole tree.
+        config = dataclasses.replace(config, reanalyse=0.25, envs=256, batch=256, blocks=2)
     elif app == "ppo":
         record, config = APPS["spo"], presets("cartpole", "ppo")["quick"]
     elif app == "spo":
