@@ -28,6 +28,7 @@ from ._board import Board
 from ._build import build_loop
 from ._config import Config, presets
 from ._list import List
+from ._perfect import perfect
 from ._worlds import build_world, OWN_APPS, TRAINED
 
 
@@ -43,6 +44,7 @@ APP = App(
     build=build_loop,
     evaluation=lambda config, loop, files: network_alone(config, loop, files, games=config.games),
     board=_board,
+    opponents={"perfect": perfect},
     episode=lambda trained, key: game_frames(trained, _board(trained), key),
     commands={**GAME_COMMANDS, "list": List},
     preset="quick",

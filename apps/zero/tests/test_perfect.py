@@ -1,0 +1,42 @@
+"""The perfect player of a small game."""
+
+import jax
+import numpy as np
+import pytest
+
+from zero_app import measure, UsageError
+from zero_cli import _perfect
+from zero_cli._worlds import build_world
+
+
+def test_it_knows_every_position_of_tic_tac_toe_and_draws_with_itself():
+    env = build_world("pgx/tic_tac_toe").env
+    player = _perfect.perfect(env)
+    seen, logits, values = player.evaluate.args
+    # Of 5 478 positions 958 are ends; the opening is a draw, whichever move begins.
+    assert seen.shape == (4520, 18)
+    assert values[0] == 0 and np.array_equal(logits[0], np.zeros(9))
+    games = {"players": 2, "games": 64, "max_moves": 9, "opening_plies": 0}
+    row = measure(env, player, player, **games, key=jax.random.key(0))
+    assert row["draws"] == row["played"] == 64
+    row = measure(env, player, None, **games, key=jax.random.key(1))
+    assert row["losses"] == 0 < row["wins"]
+
+
+def test_a_run_can_meet_it(zero, tiny_run):
+    flags = ["--opponent", "perfect", "--games", 16, "--opening-plies", 0]
+    code, out, _ = zero("eval", tiny_run, *flags)
+    assert code == 0 and "against perfect" in out and " 0 won" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("pgx/connect_four", "of more than 100 positions"),
+        ("pgx/kuhn_poker", "with chance or hidden parts"),
+    ],
+)
+def test_other_games_are_refused(name, said, monkeypatch):
+    monkeypatch.setattr(_perfect, "POSITIONS", 100)
+    with pytest.raises(UsageError, match=said):
+        _perfect.perfect(build_world(name).env)
