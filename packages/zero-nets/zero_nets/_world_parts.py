@@ -153,9 +153,9 @@ class BoardDynamics(eqx.Module):
         *,
         key: PRNGKeyArray | None = None,
     ) -> Array:
-        one_hot = is_floating(action)
-        plane = jnp.tensordot(action, self.planes, axes=1) if one_hot else self.planes[action]
-        plane = plane.astype(hidden.dtype)[..., None]
+        # Not by index: the gradient of each step of an unroll would be summed over devices apart.
+        one_hot = action if is_floating(action) else jax.nn.one_hot(action, len(self.planes))
+        plane = jnp.tensordot(one_hot, self.planes, axes=1).astype(hidden.dtype)[..., None]
         return self.tower(jnp.concatenate([hidden, plane], axis=-1), key=key)
 
 

@@ -19,7 +19,7 @@ from zero_search import AbstractPlanner, Plan
 from ._actors import PlanningActor, PlanRecord, policy_and_value, Reanalyser
 from ._agent import AbstractBlockAgent, AbstractReanalysingAgent, Experience, Metrics
 from ._arrays import check_count, check_kind, check_range
-from ._latent import AbstractLatentModel, check_players, LatentModel, StochasticNetwork
+from ._latent import AbstractLatentModel, check_players, LatentModel
 from ._learning import (
     adopted,
     bind,
@@ -37,8 +37,16 @@ from ._learning import (
 from ._mesh import select_rows
 from ._model import check_gamma, decoded, number_loss, ValueCode
 from ._policies import check_candidates, imitation, normalised, Statistics, with_observations
-from ._unroll import chance_codes, code_entropy, LEAST, likeness, unroll, Unrolled
-from .losses import masked_mean, weighted_policy_loss
+from ._unroll import (
+    code_entropy,
+    code_losses,
+    CODE_TEMPERATURE,
+    LEAST,
+    likeness,
+    unroll_batch,
+    Unrolled,
+)
+from .losses import masked_mean
 from .returns import n_step_returns
 
 
@@ -89,7 +97,10 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     `(value_weight * L(q_k, z_k) - log p_k(c_k) + commitment * |c_k - e_k|^2) / num_unroll`,
 
     where `q_k` and `p_k` are the value and the law of the codes in the afterstate, and `c_k` is
-    held fixed. After a true end codes are drawn, and only `q_k` learns.
+    held fixed. After a true end codes are drawn, and only `q_k` learns. Beyond the paper,
+    `code_entropy_bonus` times the entropy of how often each code is taken, in the mean over the
+    batch of `softmax(e_k / 0.1)`, is subtracted: without it two outcomes that have one code at the
+    start often keep it.
 
     With `consistency` the hidden states of an unroll learn to agree with what is observed then, as
     in EfficientZero (Ye et al. 2021, https://arxiv.org/abs/2111.00210, section 4.1). To the loss is
@@ -127,7 +138,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `model`: what is planned over: a [`zero_train.LatentModel`][] of the network's logits, or a
         [`zero_train.LatentPolicyModel`][] of its policy.
     - `record`: `(plan) -> PlanRecord`, with the plan's candidates unless they are all actions.
-    - `commitment`: as above; only a stochastic network has it.
+    - `commitment`, `code_entropy_bonus`: as above; only a stochastic network has them.
     - `consistency`: as above.
     """
 
@@ -149,6 +160,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     model: Callable[..., AbstractLatentModel] = LatentModel
     record: Callable[[Plan], PlanRecord] = policy_and_value
     commitment: float = 0.25
+    code_entropy_bonus: float = 0.1
     consistency: float = 0.0
 
     def __check_init__(self):
@@ -173,7 +185,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         check_gamma(owner, self.gamma)
         check_players(owner, self.num_players)
         check_count(owner, num_unroll=self.num_unroll, target_period=self.target_period)
-        for name in ("value_weight", "entropy_bonus", "l2", "commitment", "consistency"):
+        weights = "value_weight", "entropy_bonus", "l2", "commitment", "code_entropy_bonus"
+        for name in (*weights, "consistency"):
             check_range(owner, 0, **{name: getattr(self, name)})
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
@@ -317,17 +330,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         network = self._bound(params)
         positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
         features = normalised(statistics, positions)
-        first = jax.tree.map(lambda x: x[:, 0], features)
-        # Where a policy is learned an action was played, and led to the next position.
-        played = learned.policy_weight[:, :-1] > 0
-        scores: Any = None
-        codes: Any = None
-        if isinstance(network, StochasticNetwork):
-            coded = jax.vmap(ft.partial(chance_codes, network))
-            scores, codes = coded(features, played, learned.chance)
-        hidden, rewards, policies, values, afterstates = jax.vmap(ft.partial(unroll, network))(
-            first, learned.action, codes
-        )
+        codes, scores, unrolled = unroll_batch(network, features, learned)
+        hidden, rewards, policies, values, afterstates = unrolled
         imitate = jax.vmap(jax.vmap(imitation))
         cross_entropy, entropy = imitate(policies, learned.policy, learned.candidates)
         loss_of = jax.vmap(jax.vmap(ft.partial(number_loss, self.code)))
@@ -341,7 +345,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             "value_loss": part(loss_of(values, learned.value), learned.value_weight),
             "reward_loss": part(loss_of(rewards, learned.reward), learned.reward_weight),
         }
-        told = jnp.where(played, learned.reward_weight[:, 1:], 0.0)
+        told = jnp.where(learned.played, learned.reward_weight[:, 1:], 0.0)
         beside: Metrics = {}
         if self.consistency:
             later = jax.tree.map(lambda x: x[:, 1:], features)
@@ -349,12 +353,12 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             losses["consistency_loss"] = part(1 - alike, told)
         if codes is not None:
             fixed, (law, worth) = jax.lax.stop_gradient(codes), afterstates
-            unlike = jax.vmap(jax.vmap(weighted_policy_loss))(jax.nn.log_softmax(law), fixed)
             worth_loss = loss_of(worth, learned.value[:, :-1])
-            losses["chance_loss"] = part(unlike, told)
-            losses["commitment_loss"] = part(jnp.sum(jnp.square(fixed - scores), axis=-1), told)
             losses["afterstate_loss"] = part(worth_loss, learned.reward_weight[:, 1:])
-            beside["code_entropy"] = code_entropy(fixed, weights[:, None] * told)
+            losses |= {name: part(x, told) for name, x in code_losses(law, scores, fixed).items()}
+            counted = ft.partial(code_entropy, weights=weights[:, None] * told)
+            beside["code_entropy"] = counted(fixed)
+            losses["spread_loss"] = -counted(jax.nn.softmax(scores / CODE_TEMPERATURE))
         if self.l2:
             losses["l2_loss"] = self.l2 * square_sum(params)
         scale = {
@@ -362,6 +366,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             "consistency_loss": self.consistency,
             "commitment_loss": self.commitment,
             "afterstate_loss": self.value_weight,
+            "spread_loss": self.code_entropy_bonus,
         }
         loss = sum((scale.get(name, 1.0) * x for name, x in losses.items()), jnp.zeros(()))
         if self.entropy_bonus:

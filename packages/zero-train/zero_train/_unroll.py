@@ -14,6 +14,8 @@ from ._latent import StochasticNetwork
 
 #: What numbers are kept above: priorities of windows that teach something, and lengths.
 LEAST = 1e-6
+#: At it the softmax of an encoder's scores is nearly one-hot, as the scores themselves become.
+CODE_TEMPERATURE = 0.1
 
 
 class Unrolled(eqx.Module):
@@ -43,6 +45,11 @@ class Unrolled(eqx.Module):
     policy_weight: Float[Array, "*axes positions"]
     candidates: PyTree[Array] = None
 
+    @property
+    def played(self) -> Bool[Array, "*axes steps"]:
+        """Which steps were played: those from positions where a policy is learned."""
+        return self.policy_weight[..., :-1] > 0
+
 
 def chance_codes(
     network: StochasticNetwork,
@@ -71,6 +78,15 @@ def likeness(network: Any, hidden: Array, features: PyTree[Array]) -> Float[Arra
     return jnp.sum(predicted * observed) / (length(predicted) * length(observed))
 
 
+def code_losses(law: Array, scores: Array, codes: Array) -> dict[str, Float[Array, "*axes"]]:
+    """How unlike the codes are what their logits say, and how far from them the encoder's scores
+    are; the last axis is that of the codes."""
+    return {
+        "chance_loss": optax.softmax_cross_entropy(law, codes),
+        "commitment_loss": jnp.sum(jnp.square(codes - scores), axis=-1),
+    }
+
+
 def code_entropy(
     codes: Float[Array, "batch steps codes"], weights: Float[Array, "batch steps"]
 ) -> Float[Array, ""]:
@@ -78,6 +94,20 @@ def code_entropy(
     counts = jnp.sum(weights[..., None] * codes, axis=(0, 1))
     shares = counts / jnp.maximum(jnp.sum(counts), LEAST)
     return jnp.sum(jax.scipy.special.entr(shares))
+
+
+def unroll_batch(
+    network: Any, features: PyTree[Array], learned: Unrolled
+) -> tuple[Array | None, Array | None, tuple[Array, Array, Any, Array, Any]]:
+    """The codes of all steps and the encoder's scores, of a stochastic network, and what `unroll`
+    returns for each window."""
+    codes, scores = None, None
+    if isinstance(network, StochasticNetwork):
+        coded = jax.vmap(ft.partial(chance_codes, network))
+        scores, codes = coded(features, learned.played, learned.chance)
+    first = jax.tree.map(lambda x: x[:, 0], features)
+    unrolled = jax.vmap(ft.partial(unroll, network))(first, learned.action, codes)
+    return codes, scores, unrolled
 
 
 def unroll(
