@@ -1,5 +1,7 @@
 """The perfect player of a small game."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -12,11 +14,12 @@ from zero_cli._worlds import build_world
 def test_it_knows_every_position_of_tic_tac_toe_and_draws_with_itself():
     env = build_world("pgx/tic_tac_toe").env
     player = _perfect.perfect(env)
-    seen, logits, values = player.evaluate.args
+    table: Any = player.evaluate
+    seen, logits, values = table.args
     # Of 5 478 positions 958 are ends; the opening is a draw, whichever move begins.
     assert seen.shape == (4520, 18)
     assert values[0] == 0 and np.array_equal(logits[0], np.zeros(9))
-    games = {"players": 2, "games": 64, "max_moves": 9, "opening_plies": 0}
+    games: dict[str, Any] = {"players": 2, "games": 64, "max_moves": 9, "opening_plies": 0}
     row = measure(env, player, player, **games, key=jax.random.key(0))
     assert row["draws"] == row["played"] == 64
     row = measure(env, player, None, **games, key=jax.random.key(1))

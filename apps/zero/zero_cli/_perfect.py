@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from zero_app import UsageError
-from zero_envs import AbstractDiscreteEnvironment, Observation
+from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment, Observation
 from zero_train import PolicyActor
 
 
@@ -19,7 +19,7 @@ POSITIONS = 20_000
 _ROWS = 512
 
 
-def perfect(env: AbstractDiscreteEnvironment) -> PolicyActor:
+def perfect(env: AbstractEnvironment) -> PolicyActor:
     """The player that draws one of the best moves of each position. It looks at all positions
     first, `POSITIONS` at most, of a game without chance or hidden parts.
 
@@ -30,6 +30,7 @@ def perfect(env: AbstractDiscreteEnvironment) -> PolicyActor:
     if env.hidden or (first != first[0]).any():
         raise _refused("with chance or hidden parts")
 
+    assert isinstance(env, AbstractDiscreteEnvironment)  # no agent plays another one for two
     # A position is known by what is observed there, and positions are numbered as they are found.
     numbers = {first[0].tobytes(): 0}
     seen, rows = [first[0]], list[np.ndarray]()
@@ -51,10 +52,11 @@ def perfect(env: AbstractDiscreteEnvironment) -> PolicyActor:
         rows.append(row[:, : len(group)])
 
     reward, discount, child = np.concatenate(rows, axis=1)
-    values, before = np.zeros(len(seen)), None
-    while before is None or (values != before).any():
-        before = values
-        returns = reward + discount * before[child.astype(int)]
+    values, settled = np.zeros(len(seen)), False
+    returns = reward
+    while not settled:
+        returns = reward + discount * values[child.astype(int)]
+        settled = bool((returns.max(axis=1) == values).all())
         values = returns.max(axis=1)
     logits = np.where(returns == values[:, None], 0.0, -1e9)
     table = (jnp.asarray(x, jnp.float32) for x in (np.stack(seen), logits, values))

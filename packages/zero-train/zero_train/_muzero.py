@@ -330,7 +330,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         network = self._bound(params)
         positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
         features = normalised(statistics, positions)
-        codes, scores, unrolled = unroll_batch(network, features, learned)
+        coded, unrolled = unroll_batch(network, features, learned)
         hidden, rewards, policies, values, afterstates = unrolled
         imitate = jax.vmap(jax.vmap(imitation))
         cross_entropy, entropy = imitate(policies, learned.policy, learned.candidates)
@@ -351,7 +351,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             later = jax.tree.map(lambda x: x[:, 1:], features)
             alike = jax.vmap(jax.vmap(ft.partial(likeness, network)))(hidden, later)
             losses["consistency_loss"] = part(1 - alike, told)
-        if codes is not None:
+        if coded is not None:
+            scores, codes = coded
             fixed, (law, worth) = jax.lax.stop_gradient(codes), afterstates
             worth_loss = loss_of(worth, learned.value[:, :-1])
             losses["afterstate_loss"] = part(worth_loss, learned.reward_weight[:, 1:])

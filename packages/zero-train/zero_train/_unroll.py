@@ -98,16 +98,16 @@ def code_entropy(
 
 def unroll_batch(
     network: Any, features: PyTree[Array], learned: Unrolled
-) -> tuple[Array | None, Array | None, tuple[Array, Array, Any, Array, Any]]:
-    """The codes of all steps and the encoder's scores, of a stochastic network, and what `unroll`
-    returns for each window."""
-    codes, scores = None, None
+) -> tuple[tuple[Array, Array] | None, tuple[Array, Array, Any, Array, Any]]:
+    """What `chance_codes` and `unroll` return for each window; the former is `None` unless the
+    network is stochastic."""
+    coded = None
     if isinstance(network, StochasticNetwork):
-        coded = jax.vmap(ft.partial(chance_codes, network))
-        scores, codes = coded(features, learned.played, learned.chance)
+        code = jax.vmap(ft.partial(chance_codes, network))
+        coded = code(features, learned.played, learned.chance)
     first = jax.tree.map(lambda x: x[:, 0], features)
-    unrolled = jax.vmap(ft.partial(unroll, network))(first, learned.action, codes)
-    return codes, scores, unrolled
+    codes = None if coded is None else coded[1]
+    return coded, jax.vmap(ft.partial(unroll, network))(first, learned.action, codes)
 
 
 def unroll(
