@@ -226,16 +226,29 @@ def act(
     return run(arrays, episodes, key)
 
 
+def updates_apart(loop: Loop, agent: PyTree) -> bool:
+    """Whether no loop of XLA may hold the updates: its CPU backend only makes the gradient of a
+    convolution fast outside of control flow, and in a loop, also in one of a single turn, it takes
+    30 times as long. What has three axes or more may be the kernel of one."""
+    on_cpu = loop.learner_mesh.devices.flat[0].platform == "cpu"
+    return on_cpu and any(len(x.shape) > 2 for x in jax.tree.leaves(agent))
+
+
 def learn(
-    loop: Loop, agent: PyTree[Array], buffer: PyTree[Array], *, key: PRNGKeyArray
+    loop: Loop,
+    agent: PyTree[Array],
+    buffer: PyTree[Array],
+    indices: Int[Array, " updates"],
+    *,
+    key: PRNGKeyArray,
 ) -> tuple[PyTree[Array], PyTree[Array], Numbers]:
-    """`num_updates` times draws a batch and updates; the metrics are means over the updates.
+    """For each of these updates of a step draws a batch and updates; the metrics are means.
 
     A buffer that has a `minibatch`, as `zero_memory.Latest` has, deals out all that it holds: with
     `num_updates = epochs * num_minibatches` each window is learned from once an epoch.
     """
 
-    @jax.jit  # so that it is traced once, also where it is asked for convolutions or repeated
+    @jax.jit  # so that it is traced once, also where it is repeated
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Numbers]:
         agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))
@@ -247,16 +260,11 @@ def learn(
             buffer = _prioritise(loop, buffer, batch, priorities[0])
         return (agent, buffer), metrics
 
-    mesh, indices = loop.learner_mesh, jnp.arange(loop.num_updates, dtype=jnp.int32)
-    carry = agent, buffer
-    # XLA's CPU backend only makes the gradient of a convolution fast outside of control flow: in a
-    # loop, also in one of a single turn, it takes 30 times as long. Otherwise a loop keeps
-    # compilation short.
-    on_cpu = loop.mesh.devices.flat[0].platform == "cpu"
-    if on_cpu and _convolves(update, carry, indices[0]):
+    mesh, carry = loop.learner_mesh, (agent, buffer)
+    if updates_apart(loop, agent):
         each = []
-        for i in range(loop.num_updates):
-            carry, metrics = update(carry, indices[i])
+        for index in indices:
+            carry, metrics = update(carry, index)
             each.append(metrics)
         metrics = jax.tree.map(lambda *x: jnp.stack(x), *each)
     else:
@@ -364,10 +372,6 @@ def _prioritise(
     mesh = loop.learner_mesh
     run = on_every_device(mesh, update, (by_rows(mesh),) * 3)
     return run(buffer, batch.indices, priorities)
-
-
-def _convolves(function: Callable[..., Any], *args: PyTree) -> bool:
-    return "conv_general_dilated" in str(jax.make_jaxpr(function)(*args))
 
 
 def failures(episodes: Episodes) -> Numbers:

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
@@ -31,6 +32,7 @@ from ._loop import (
     shardings,
     step_keys,
     take_in,
+    updates_apart,
 )
 from ._mesh import by_rows, places, row_keys, send, split_places
 
@@ -85,9 +87,10 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
     Two jitted calls: one collects and stores, which [`zero_train.fill`][] uses too, and one
-    learns; `state` is donated. The host waits for neither. An
-    [`zero_train.AbstractBlockAgent`][] is shown the new rows before the first update. Where the
-    agent's update returns priorities, the buffer is given them before the next batch is drawn.
+    learns, or on a CPU one for each update of convolutions; `state` is donated. The host waits for
+    none of them. An [`zero_train.AbstractBlockAgent`][] is shown the new rows before the first
+    update. Where the agent's update returns priorities, the buffer is given them before the next
+    batch is drawn.
 
     With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
     that are stored and learned from are those of the step before. After the updates the actor is
@@ -216,13 +219,47 @@ def collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numb
 
 
 @_dispatched
-def learn_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
-    """The second half of a [`zero_train.step`][], after `collect_half`: samples and updates. It is
-    compiled ahead as that is."""
+def _updates(
+    loop: Loop, indices: Int[Array, " updates"], state: LoopState
+) -> tuple[LoopState, Numbers]:
+    """These updates of a step."""
     lkey = step_keys(state.key, state.step - 1)[1]
-    agent, buffer, metrics = learn(loop, state.agent, state.buffer, key=lkey)
+    agent, buffer, metrics = learn(loop, state.agent, state.buffer, indices, key=lkey)
     state = LoopState(agent, state.episodes, buffer, jr.clone(state.key), state.step)
     return jax.lax.with_sharding_constraint(state, shardings(loop, state)), metrics
+
+
+def _programs(loop: Loop, agent: PyTree) -> list[Int[np.ndarray, " updates"]]:
+    """The updates of each program of a step: all in one, unless it cannot be a loop and would take
+    as many times as long to compile."""
+    number = 1 if updates_apart(loop, agent) else loop.num_updates
+    return np.split(np.arange(loop.num_updates, dtype=np.int32), loop.num_updates // number)
+
+
+def _lowers(lower: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a function a `.lower`, as those have that are jitted as a whole."""
+
+    def named(function: Any) -> Any:
+        function.lower = lower
+        return function
+
+    return named
+
+
+@_lowers(lambda loop, _, state: _updates.lower(loop, _programs(loop, state.agent)[0], state))
+def learn_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
+    """The second half of a [`zero_train.step`][], after `collect_half`: samples and updates. It is
+    compiled ahead as that is. On a CPU each update of convolutions is a call of its own."""
+    each = []
+    for indices in _programs(loop, state.agent):
+        state, metrics = _updates(loop, indices, state)
+        each.append(metrics)
+    return state, each[0] if len(each) == 1 else _means(each)
+
+
+@jax.jit
+def _means(each: list[Numbers]) -> Numbers:
+    return jax.tree.map(lambda *x: jnp.mean(jnp.stack(x)), *each)
 
 
 # The halves side by side: the host starts both, and sends on what each made for the other.
@@ -272,7 +309,8 @@ def _learner_program(
     agent, buffer, metrics = take_in(loop, agent, buffer, rows)
     metrics["staleness"] = staleness.astype(jnp.float32)
     if learns:
-        agent, buffer, learned = learn(loop, agent, buffer, key=key)
+        indices = jnp.arange(loop.num_updates, dtype=jnp.int32)
+        agent, buffer, learned = learn(loop, agent, buffer, indices, key=key)
         metrics = learned | metrics | counts(rows)
     # Of an agent's state the acting devices need the actor, and not the optimiser.
     staleness = jnp.asarray(loop.num_updates if learns else 0, jnp.int32)
