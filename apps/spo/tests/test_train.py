@@ -101,10 +101,11 @@ def test_images_are_seen_by_convolutions():
     for env in (image, "cartpole"):
         assert layers(build_critic, "mpo", env) == ["_WithAction", "MLP", "LinearHead"]
     config = presets(image, "mpo")["tiny"]
-    critic: Any = build_critic(config, build_env(config), key=jax.random.key(0))
+    env: Any = build_env(config)
+    critic: Any = build_critic(config, env, key=jax.random.key(0))
     # Of 10 x 10 cells the second convolution leaves 5 x 5 of 32 channels, and there are 3 actions.
     assert isinstance(critic.layers[0].embed, CNN)
-    assert critic.layers[1].in_size == 5 * 5 * 32 + build_env(config).num_actions
+    assert critic.layers[1].in_size == 5 * 5 * 32 + env.num_actions
     values = [critic(jnp.ones((10, 10, 4)), jnp.int32(action)) for action in (0, 1)]
     assert values[0].shape == () and values[0] != values[1]
 

@@ -250,7 +250,7 @@ _BALANCED: dict[str, Any] = {
     "evaluate_every": 10,
     "episodes": 16,
 }
-#: As many as of the paper. On a CPU each takes 4 s to compile where there are convolutions.
+#: As many as of the paper: on a CPU each of them is compiled by itself, which takes 4 s.
 _SEEN: dict[str, Any] = {"updates": 16}
 _TINY: dict[str, Any] = {
     "envs": 8,

@@ -180,13 +180,11 @@ def presets(
         quick = dataclasses.replace(quick, **_SAMPLED)
     elif quick.learns_model and players == 1 and size <= 32:
         quick = dataclasses.replace(quick, **_FEW_ROWS)
-    # Convolutions see as many positions as AlphaZero's, of which these agents learn in windows, and
-    # on a CPU each update is compiled by itself.
+    # Convolutions cost more than a perceptron: a batch of windows has fewer of them, and of many
+    # updates each would be compiled by itself on a CPU.
     windows = quick.window if board and agent in ("expert", "sampled-alphazero") else 1
-    if board and quick.samples:
-        quick = dataclasses.replace(quick, updates=4)
-    elif board and agent == "expert":
-        quick = dataclasses.replace(quick, batch=quick.batch // windows)
+    if board:
+        quick = dataclasses.replace(quick, updates=4, batch=max(16, quick.batch // windows))
     tiny = dataclasses.replace(
         quick,
         steps=4,
