@@ -63,6 +63,7 @@ from ._run._disk import write_whole as write_whole
 from ._run._evaluation import (
     Evaluate as Evaluate,
     EvaluationResult as EvaluationResult,
+    is_image as is_image,
     measure as measure,
     network_alone as network_alone,
     num_players as num_players,

@@ -105,6 +105,13 @@ def test_every_environment_has_every_preset(env, agent):
     assert {(config.env, config.agent) for config in found.values()} == {(env, agent)}
 
 
+@pytest.mark.parametrize("env, updates", [("jumanji/Snake-v1", 16), ("cartpole", 128)])
+def test_images_have_fewer_updates(env, updates):
+    """The paper's number, unless one is published or none is compiled by itself."""
+    assert presets(env, "spo")["quick"].updates == updates
+    assert presets(env, "spo")["reference"].updates == 128
+
+
 @pytest.mark.parametrize(
     "steps, blocks", [(51_200, 100), (51_201, 101), (1, 1), (512, 1), (513, 2)]
 )

@@ -8,14 +8,16 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import pytest
 
 from zero_app import load, Options, plus_minus, read_lines, train
+from zero_nets import CNN
 from zero_spo._app import APP
 from zero_spo._build import build_env, build_loop
 from zero_spo._config import presets
 from zero_spo._eval import describe
-from zero_spo._network import build_policy
+from zero_spo._network import build_critic, build_policy
 from zero_train import data_mesh
 
 
@@ -84,18 +86,28 @@ def test_what_learns_without_a_search(agent, memory, chart, spo, tmp_path):
 
 
 def test_images_are_seen_by_convolutions():
-    """On policy; others flatten them, as they do vectors."""
+    """By every agent; vectors are not. An action joins what is behind the convolutions."""
 
-    def layers(agent: str, env: str) -> list[str]:
+    def layers(build: Any, agent: str, env: str) -> list[str]:
         config = presets(env, agent)["tiny"]
-        network = eqx.filter_eval_shape(
-            build_policy, config, build_env(config), key=jax.random.key(0)
-        )
+        network = eqx.filter_eval_shape(build, config, build_env(config), key=jax.random.key(0))
         return [type(layer).__name__ for layer in network.layers]
 
-    assert layers("ppo", "pgx/minatar-breakout") == ["CNN", "CategoricalHead"]
-    flat = ["Concatenate", "MLP", "CategoricalHead"]
-    assert layers("spo", "pgx/minatar-breakout") == layers("vmpo", "cartpole") == flat
+    image = "pgx/minatar-breakout"
+    for agent in ("ppo", "vmpo", "spo", "mpo"):
+        assert layers(build_policy, agent, image) == ["CNN", "CategoricalHead"]
+    assert layers(build_policy, "spo", "cartpole") == ["Concatenate", "MLP", "CategoricalHead"]
+    assert layers(build_critic, "spo", image) == ["CNN", "LinearHead"]
+    for env in (image, "cartpole"):
+        assert layers(build_critic, "mpo", env) == ["_WithAction", "MLP", "LinearHead"]
+    config = presets(image, "mpo")["tiny"]
+    env: Any = build_env(config)
+    critic: Any = build_critic(config, env, key=jax.random.key(0))
+    # Of 10 x 10 cells the second convolution leaves 5 x 5 of 32 channels, and there are 3 actions.
+    assert isinstance(critic.layers[0].embed, CNN)
+    assert critic.layers[1].in_size == 5 * 5 * 32 + env.num_actions
+    values = [critic(jnp.ones((10, 10, 4)), jnp.int32(action)) for action in (0, 1)]
+    assert values[0].shape == () and values[0] != values[1]
 
 
 def test_evaluations_are_of_whole_episodes(tiny_run, scalars):

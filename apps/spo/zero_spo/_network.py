@@ -1,5 +1,5 @@
-"""The networks: the policy and the critic are separate multi-layer perceptrons. Those of PPO and
-V-MPO begin with convolutions where an observation is an image, and may have a memory."""
+"""The networks: the policy and the critic are separate multi-layer perceptrons, which begin with
+convolutions where an observation is an image. Those of PPO and V-MPO may have a memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
+from zero_app import is_image
 from zero_envs import AbstractContinuousEnvironment
 from zero_nets import (
     ActorCritic,
@@ -25,7 +26,7 @@ from zero_nets import (
 )
 
 from ._config import Config
-from ._worlds import World
+from ._worlds import features_of, World
 
 
 _ACTIVATIONS = {"silu": jax.nn.silu, "relu": jax.nn.relu, "tanh": jax.nn.tanh}
@@ -47,12 +48,15 @@ def build_critic(config: Config, env: World, *, key: PRNGKeyArray) -> Chain:
     head = LinearHead(config.width, key=hkey)
     if config.agent != "mpo":
         return Chain(*_torso(config, env, tkey), head)
-    size, join = _num_features(env), Concatenate()
     if isinstance(env, AbstractContinuousEnvironment):
-        size += env.action_size
+        size, join = env.action_size, Concatenate()
     else:
-        size, join = size + env.num_actions, _WithAction(env.num_actions)
-    return Chain(join, _perceptron(config, size, tkey), head)
+        size, join = env.num_actions, ConcatenateOneHot(env.num_actions)
+    embed, features = Concatenate(), _num_features(env)
+    if is_image(features_of(env)):
+        embed = _cnn(config, env, (), jr.fold_in(key, 2))
+        features = embed.out_size
+    return Chain(_WithAction(embed, join), _perceptron(config, features + size, tkey), head)
 
 
 def build_both(config: Config, env: World, *, key: PRNGKeyArray) -> "ActorCritic | RecurrentPair":
@@ -88,33 +92,37 @@ class RecurrentPair(eqx.Module):
 
 
 class _WithAction(eqx.Module):
-    """Concatenates features of any structure and a one-hot action."""
+    """Joins an embedding of features and an action to one vector."""
 
-    num_actions: int = eqx.field(static=True)
+    embed: Callable[..., Any]
+    join: Concatenate | ConcatenateOneHot
 
     def __call__(
-        self, features: PyTree[Array], action: Int[Array, ""], *, key: PRNGKeyArray | None = None
+        self, features: PyTree[Array], action: Array, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " size"]:
         del key
-        return ConcatenateOneHot(self.num_actions)(Concatenate()(features), action)
+        return self.join(self.embed(features), action)
 
 
 def _torso(config: Config, env: World, key: PRNGKeyArray) -> tuple[Callable[..., Any], ...]:
     """The layers from the features to the head."""
-    shape = getattr(_features(env), "shape", ())
-    if not config.on_policy or len(shape) != 3 or min(shape[:2]) == 1:
-        return Concatenate(), _perceptron(config, _num_features(env), key)
-    cnn = CNN(
-        shape,
+    if is_image(features_of(env)):
+        return (_cnn(config, env, (config.width,) * config.layers, key),)
+    return Concatenate(), _perceptron(config, _num_features(env), key)
+
+
+def _cnn(config: Config, env: World, widths: tuple[int, ...], key: PRNGKeyArray) -> CNN:
+    """Convolutions, and hidden layers of these widths behind them."""
+    return CNN(
+        features_of(env).shape,
         channels=(16, 32),
         sizes=(3, 3),
         strides=(1, 2),
         padding="SAME",
-        widths=(config.width,) * config.layers,
+        widths=widths,
         activation=_ACTIVATIONS[config.activation],
         key=key,
     )
-    return (cnn,)
 
 
 def _perceptron(config: Config, size: int, key: PRNGKeyArray) -> MLP:
@@ -129,11 +137,6 @@ def _remembering(config: Config, network: Chain, key: PRNGKeyArray) -> Recurrent
     return Recurrent(Chain(*torso), rnn, head)
 
 
-def _features(env: World) -> PyTree[jax.ShapeDtypeStruct]:
-    """The shapes of the features of an observation."""
-    return jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0)))).features
-
-
 def _num_features(env: World) -> int:
     """The number of elements of an observation."""
-    return sum(x.size for x in jax.tree.leaves(_features(env)))
+    return sum(x.size for x in jax.tree.leaves(features_of(env)))

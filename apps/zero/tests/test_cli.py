@@ -203,6 +203,7 @@ def test_a_mistake_in_ones_own_network_is_one_line(tmp_path, monkeypatch, name, 
 
 def test_every_field_is_bounded(check_every_field):
     every = [presets("any", "alphazero", 84), presets("any", "expert", 496)]
+    every += [presets("any", agent, 400, 1, board=True) for agent in ("expert", "sampled")]
     for config in (config for found in every for config in found.values()):
         check_every_field(config)
 

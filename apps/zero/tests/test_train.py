@@ -1,6 +1,7 @@
 """A run from start to finish, and what can be done with it."""
 
 import concurrent.futures
+import dataclasses
 import io
 import json
 import math
@@ -10,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +27,7 @@ from zero_cli._board import Board
 from zero_cli._build import build_network
 from zero_cli._config import presets
 from zero_cli._worlds import build_world
+from zero_nets import MultiDiscrete, TanhGaussian
 from zero_train import RandomActor
 
 
@@ -199,6 +202,33 @@ def test_continuous_actions_are_played_by_candidates(agent, zero, tmp_path, with
         assert code == 0 and row["simulations"] == int(number) and -60 < row["return_mean"] < 0
     code, _, err = zero(*train, "--network", "m:Net", "--out", f"{tmp_path}/own")
     assert code == 2 and f"--agent {agent} has networks of its own" in err
+
+
+@pytest.mark.parametrize(
+    "agent, env, distribution",
+    [
+        ("expert", "cartpole", jax.ShapeDtypeStruct),
+        ("muzero", "cartpole", jax.ShapeDtypeStruct),
+        ("sampled-alphazero", "pendulum", TanhGaussian),
+        ("sampled", "pendulum", TanhGaussian),
+        ("sampled-alphazero", "jumanji/FlatPack-v0", MultiDiscrete),
+        ("sampled", "jumanji/FlatPack-v0", MultiDiscrete),
+    ],
+)
+def test_images_are_seen_by_convolutions(agent, env, distribution):
+    """A world whose observation is replaced by an image: a cell has a part in its neighbours."""
+    world, image = build_world(env), jax.ShapeDtypeStruct((4, 3, 2), jnp.float32)
+    seen = dataclasses.replace(world, observation=SimpleNamespace(features=image))
+    config = presets(env, agent, seen.size, 1)["tiny"]
+    network: Any = eqx.filter_eval_shape(build_network, config, seen, key=jr.key(0))
+    if config.learns_model:
+        encoder = network.encoder
+        predict = lambda network, x: network.predict(network.represent(x))
+    else:
+        encoder, predict = network.layers[0], lambda network, x: network(x)
+    assert encoder.stem.weight.shape == (3, 3, 2, config.channels)
+    policy, value = eqx.filter_eval_shape(predict, network, image)
+    assert value.shape == (301,) and isinstance(policy, distribution)
 
 
 @pytest.mark.parametrize("name, most", [("pgx/backgammon", 3.0), ("pgx/connect_four", 1.0)])

@@ -21,6 +21,7 @@ from zero_nets import (
     MLP,
     MultiDiscreteHead,
     TanhGaussianHead,
+    WorldModel,
 )
 from zero_train import (
     candidates_and_value,
@@ -72,7 +73,7 @@ def build_loop(config: Config) -> Loop:
 
 
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
-    """The network of the observation's shape: convolutions for a board of `[rows, columns,
+    """The network of the observation's shape: convolutions for a board or image of `[rows, columns,
     channels]`, and a perceptron of all numbers of any other."""
     if config.learns_model:
         return world_model(config, world, key=key)
@@ -90,6 +91,8 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
             max_value=world.max_return,
             key=key,
         )
+    if world.is_board:
+        return _tower(config, world, key=key)
     return _perceptron(config, world, key=key)
 
 
@@ -120,6 +123,20 @@ def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKe
             f"two arrays of float32, {wanted}."
         )
     return network
+
+
+def _tower(config: Config, world: World, *, key: PRNGKeyArray) -> Chain:
+    """Policy and value of a board or image, the value as logits over the atoms of `SUPPORT`: what a
+    learned model sees and predicts, without its dynamics."""
+    model = WorldModel.convolutional(
+        world.observation.features.shape,
+        **world.action_shape,
+        channels=config.channels,
+        blocks=config.blocks,
+        value_shape=(SUPPORT.num_atoms,),
+        key=key,
+    )
+    return Chain(model.encoder, model.prediction)
 
 
 def _perceptron(config: Config, world: World, *, key: PRNGKeyArray) -> ActorCritic:

@@ -29,8 +29,8 @@ class Config(AbstractTreeSearchConfig):
     is Sampled MuZero, and sampled-alphazero plans over the environment. Those that learn a model do
     not use --symmetries, --value-mix and --average."""
     network: str = "auto"
-    """module:Class or file.py:Class of a network, or auto: convolutions for boards, a perceptron
-    for the rest."""
+    """module:Class or file.py:Class of a network, or auto: convolutions for boards and images,
+    a perceptron for the rest."""
     warmup: int = 20
     capacity: Annotated[int, Ge(2)] = 512
     """Positions kept for replay, per parallel game; longer games are not learned from."""
@@ -161,8 +161,11 @@ _FEW_ROWS: dict[str, Any] = {
 }
 
 
-def presets(env: str, agent: Agent, size: int, players: int = 2) -> dict[str, Config]:
-    """The presets of an environment whose observations have `size` numbers.
+def presets(
+    env: str, agent: Agent, size: int, players: int = 2, *, board: bool = False
+) -> dict[str, Config]:
+    """The presets of an environment whose observations have `size` numbers, which `board` says to
+    be a board or image.
 
     `quick` takes minutes on two cores, `standard` needs an accelerator, and `tiny` runs all parts.
     """
@@ -177,6 +180,9 @@ def presets(env: str, agent: Agent, size: int, players: int = 2) -> dict[str, Co
         quick = dataclasses.replace(quick, **_SAMPLED)
     elif quick.learns_model and players == 1 and size <= 32:
         quick = dataclasses.replace(quick, **_FEW_ROWS)
+    # Convolutions cost more than a perceptron: a batch of windows has fewer of them.
+    windows = quick.window if board and agent in ("expert", "sampled-alphazero") else 1
+    quick = dataclasses.replace(quick, batch=max(16, quick.batch // windows))
     tiny = dataclasses.replace(
         quick,
         steps=4,
@@ -199,7 +205,7 @@ def presets(env: str, agent: Agent, size: int, players: int = 2) -> dict[str, Co
         envs=1024,
         unroll=16,
         updates=16,
-        batch=2048,
+        batch=2048 // windows,
         simulations=32,
         considered=16,
         blocks=6,

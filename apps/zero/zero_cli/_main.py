@@ -96,7 +96,7 @@ def _train(words: list[str]) -> None:
         tuned = agent in TUNED.get(name, ())
         usual = [] if preset == "standard" or tuned else ["--preset", preset]
         return run(APPS["spo"], ["train", *usual, "--agent", agent, "--env", name, *words], prog)
-    fitting = presets(name, agent, world.size, world.players)
+    fitting = presets(name, agent, world.size, world.players, board=world.is_board)
     commands = commands_of(APP, world)
     run(
         dataclasses.replace(APP, presets=fitting, preset=preset, commands=commands),

@@ -65,11 +65,11 @@ def world_model(
         "projection_size": 4 * config.channels if config.consistency else None,
         "key": key,
     }
-    if world.is_board and not config.samples:
+    shared |= world.action_shape
+    if world.is_board:
         size = {"channels": config.channels, "blocks": config.blocks}
-        return kind.convolutional(features.shape, world.num_actions, **size, **shared)
-    size = {"width": 4 * config.channels, "layers": config.blocks}
-    return kind.perceptron(features, **world.action_shape, **size, **shared)
+        return kind.convolutional(features.shape, **size, **shared)
+    return kind.perceptron(features, width=4 * config.channels, layers=config.blocks, **shared)
 
 
 def no_own_network(config: Config) -> UsageError:

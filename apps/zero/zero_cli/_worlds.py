@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.random as jr
 
-from zero_app import as_usage_error, environment, num_players, UsageError
+from zero_app import as_usage_error, environment, is_image, num_players, UsageError
 from zero_envs import (
     AbstractChanceEnvironment,
     AbstractContinuousEnvironment,
@@ -101,8 +101,7 @@ class World:
     @property
     def is_board(self) -> bool:
         """Whether an observation is `[rows, columns, channels]`."""
-        shape = getattr(self.observation.features, "shape", ())
-        return len(shape) == 3 and min(shape[:2]) > 1
+        return is_image(self.observation.features)
 
     @property
     def max_return(self) -> float:

@@ -1,5 +1,6 @@
 """The world model: its scaling at the edges, a step by hand, and boards."""
 
+import functools as ft
 from typing import Any
 
 import equinox as eqx
@@ -228,18 +229,26 @@ def test_refuses_what_does_not_fit():
         zero_nets.WorldModel.convolutional((3, 3, 2), 9, blocks=0, key=jr.key(0))
 
 
+@pytest.mark.parametrize("board", [False, True])
 @pytest.mark.parametrize("kind", ["continuous", "factored"])
-def test_actions_of_any_kind_move_the_hidden_state(kind):
+def test_actions_of_any_kind_move_the_hidden_state(kind, board):
     """The policy is a distribution over such actions, and every part of one counts."""
+    kinds, seen = zero_nets.WorldModel, jnp.ones((3, 4, 2) if board else 3)
+    build: Any = ft.partial(kinds.perceptron, seen)
+    if board:
+        build = ft.partial(kinds.convolutional, seen.shape, channels=4, blocks=1)
+    build = ft.partial(build, width=8, key=jr.key(0))
     if kind == "continuous":
-        model = nets.random(zero_nets.WorldModel.perceptron, jnp.zeros(3), action_size=2, width=8)
+        model = build(action_size=2)
         first, others = [0.5, -0.5], ([0.6, -0.5], [0.5, -0.4])
         policy, dtype = zero_nets.TanhGaussian, jnp.float32
     else:
-        model = nets.random(zero_nets.WorldModel.perceptron, jnp.zeros(3), (4, 2), width=8)
+        model = build(num_actions=(4, 2))
         first, others = [3, 1], ([2, 1], [3, 0])
         policy, dtype = zero_nets.MultiDiscrete, jnp.int32
-    hidden = model.represent(jnp.ones(3))
+        with pytest.raises(ValueError, match=r"shape \(3,\)"):
+            model.step(model.represent(seen), jnp.zeros(3, dtype))
+    hidden = model.represent(seen)
     after = lambda action: model.step(hidden, jnp.asarray(action, dtype))[0]
     assert all(np.abs(after(x) - after(first)).max() > 1e-4 for x in others)
     found, value = model.predict(hidden)
@@ -247,10 +256,29 @@ def test_actions_of_any_kind_move_the_hidden_state(kind):
     assert found.sample(key=jax.random.key(0)).shape == (2,)
 
 
+def test_the_components_of_an_action_have_planes_of_their_own():
+    """Those of each follow those of the one before it, and an action is their sum."""
+    model: Any = zero_nets.WorldModel.convolutional(
+        (3, 4, 2), (4, 2), channels=4, blocks=1, key=jr.key(0)
+    )
+    planes = model.dynamics.planes
+    hidden = jnp.asarray(nets.normal(3, 4, 4))
+    summed = planes[2] + planes[4 + 1]
+    expected = model.dynamics.tower(jnp.concatenate([hidden, summed[..., None]], axis=-1))
+    np.testing.assert_allclose(
+        model.dynamics(hidden, jnp.array([2, 1], jnp.int32)), expected, rtol=1e-5
+    )
+    hot = jnp.zeros(6).at[np.array([2, 5])].set(1.0)
+    np.testing.assert_allclose(model.dynamics(hidden, hot), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("given", [{}, {"num_actions": 3, "action_size": 1}])
-def test_actions_are_of_one_kind(given):
+@pytest.mark.parametrize("board", [False, True])
+def test_actions_are_of_one_kind(board, given):
+    kind = zero_nets.WorldModel
+    build: Any = kind.convolutional if board else kind.perceptron
     with pytest.raises(ValueError, match="give one of the two, for discrete or for continuous"):
-        nets.random(zero_nets.WorldModel.perceptron, jnp.zeros(3), **given)
+        build((3, 4, 2) if board else jnp.zeros(3), key=jr.key(0), **given)
 
 
 @pytest.mark.parametrize("kind", [zero_nets.WorldModel, zero_nets.StochasticWorldModel])

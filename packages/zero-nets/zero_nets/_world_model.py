@@ -13,9 +13,9 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ._assemblies import Chain, Concatenate, ConcatenateOneHot
 from ._checks import check_board, check_function, check_sizes, subkeys
-from ._heads import TanhGaussianHead
 from ._torsos import MLP
 from ._world_parts import (
+    actions_of,
     Beside,
     board_prediction,
     BoardDynamics,
@@ -96,23 +96,11 @@ class WorldModel(eqx.Module):
             trained without.
         """
         check_sizes(width=width, layers=layers)
-        if (num_actions is None) == (action_size is None):
-            raise ValueError(
-                f"`WorldModel.perceptron(num_actions={num_actions}, action_size={action_size})`: "
-                "give one of the two, for discrete or for continuous actions."
-            )
+        sizes, join, policy = actions_of(num_actions, action_size)
+        inputs = sizes if isinstance(sizes, int) else sum(sizes)
         size = sum(leaf.size for leaf in jax.tree.leaves(observation))
         hkey, gkey, rkey, pkey = jr.split(key, 4)
         widths, mlp = (width,) * (layers + 1), ft.partial(MLP, activation=jax.nn.silu, norm="layer")
-        if num_actions is not None:
-            join: Any = ConcatenateOneHot(num_actions)
-            inputs = num_actions if isinstance(num_actions, int) else sum(num_actions)
-            policy = policy_head(num_actions)
-        else:
-            assert action_size is not None
-            check_sizes(action_size=action_size)
-            join, inputs = Concatenate(), action_size
-            policy = ft.partial(TanhGaussianHead, action_size=action_size)
         return cls(
             Chain(Concatenate(), mlp(size, widths, activate_final=False, key=hkey)),
             Chain(join, mlp(width + inputs, widths, activate_final=False, key=gkey)),
@@ -125,8 +113,9 @@ class WorldModel(eqx.Module):
     def convolutional(
         cls,
         shape: tuple[int, ...],
-        num_actions: int,
+        num_actions: int | tuple[int, ...] | None = None,
         *,
+        action_size: int | None = None,
         channels: int = 32,
         blocks: int = 2,
         width: int = 64,
@@ -135,26 +124,29 @@ class WorldModel(eqx.Module):
         key: PRNGKeyArray,
     ) -> "WorldModel":
         """Residual blocks over a board or image `[rows, columns, features]`, whose hidden state is
-        `[rows, columns, channels]`. An action is a learned plane of the board.
+        `[rows, columns, channels]`. An action is a learned plane of the board; one of several
+        components is the sum of theirs, and a continuous one that of all planes by its numbers.
 
         **Arguments:**
 
+        - `num_actions`, `action_size`: as in [`zero_nets.WorldModel.perceptron`][].
         - `blocks`: residual blocks of the encoder and of the dynamics.
         - `width`: hidden units of the heads.
         - `value_shape`, `projection_size`: as in [`zero_nets.WorldModel.perceptron`][].
         """
         check_board("shape", shape)
-        check_sizes(num_actions=num_actions, channels=channels, blocks=blocks, width=width)
-        rows, columns, features = shape
+        check_sizes(channels=channels, blocks=blocks, width=width)
+        sizes, _, policy = actions_of(num_actions, action_size)
+        rows, columns, _ = shape
         hkey, gkey, rkey, pkey = jr.split(key, 4)
         rkey, rhead = jr.split(rkey)
         board = rows, columns, channels
         size = rows * columns * HEAD_CHANNELS
         return cls(
             Tower(tuple(shape), channels, blocks, key=hkey),
-            BoardDynamics(board, num_actions, blocks, key=gkey),
+            BoardDynamics(board, sizes, blocks, key=gkey),
             Chain(flat(channels, key=rhead), head(size, width, linear(value_shape), key=rkey)),
-            board_prediction(board, width, num_actions, value_shape, key=pkey),
+            board_prediction(board, width, policy, value_shape, key=pkey),
             *projections(math.prod(board), width, projection_size, key=jr.fold_in(key, 4)),
         )
 
@@ -306,7 +298,7 @@ class StochasticWorldModel(eqx.Module):
         return cls(
             eqx.tree_at(lambda world: world.dynamics, world, dynamics),
             BoardDynamics(board, num_actions, blocks, key=akey),
-            board_prediction(board, width, num_codes, value_shape, key=ckey),
+            board_prediction(board, width, policy_head(num_codes), value_shape, key=ckey),
             Chain(
                 Beside(),
                 Tower((rows, columns, 2 * features), channels, blocks, key=tkey),

@@ -8,11 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ._assemblies import ActorCritic, Chain
+from ._assemblies import ActorCritic, Chain, Concatenate, ConcatenateOneHot
 from ._checks import as_features, check_sizes, numbers
-from ._heads import LinearHead, MultiDiscreteHead
+from ._heads import LinearHead, MultiDiscreteHead, TanhGaussianHead
 from ._layers import Conv, ResidualBlock
 from ._precision import is_floating, real
 from ._torsos import MLP
@@ -28,6 +29,22 @@ Head = Callable[..., Callable[..., Any]]
 
 def linear(shape: tuple[int, ...]) -> Head:
     return ft.partial(LinearHead, shape=shape, scale=0.01)
+
+
+def actions_of(
+    num_actions: int | tuple[int, ...] | None, action_size: int | None
+) -> tuple[int | tuple[int, ...], Callable[..., Any], Head]:
+    """What a builder of a [`zero_nets.WorldModel`][] makes of its two arguments for actions: the
+    one that was given, what joins a vector and an action, and the head of the policy."""
+    if num_actions is None and action_size is not None:
+        check_sizes(action_size=action_size)
+        return action_size, Concatenate(), ft.partial(TanhGaussianHead, action_size=action_size)
+    if num_actions is None or action_size is not None:
+        raise ValueError(
+            f"`WorldModel` was given num_actions={num_actions} and action_size={action_size}; "
+            "give one of the two, for discrete or for continuous actions."
+        )
+    return num_actions, ConcatenateOneHot(num_actions), policy_head(num_actions)
 
 
 def policy_head(num_actions: int | tuple[int, ...]) -> Head:
@@ -67,7 +84,7 @@ def projections(
 def board_prediction(
     board: tuple[int, int, int],
     width: int,
-    num_actions: int,
+    policy: Head,
     value_shape: tuple[int, ...],
     *,
     key: PRNGKeyArray,
@@ -75,7 +92,7 @@ def board_prediction(
     pkey, fkey = jr.split(key)
     rows, columns, channels = board
     size = rows * columns * HEAD_CHANNELS
-    prediction = prediction_of(size, width, policy_head(num_actions), value_shape, key=pkey)
+    prediction = prediction_of(size, width, policy, value_shape, key=pkey)
     return eqx.tree_at(lambda net: net.torso, prediction, flat(channels, key=fkey))
 
 
@@ -133,29 +150,39 @@ class Tower(eqx.Module):
 
 
 class BoardDynamics(eqx.Module):
-    """A tower of the hidden state beside the plane of the action, which may be one-hot."""
+    """A tower of the hidden state beside the plane of the action: that of its index, the sum of
+    those of the indices of its components, or of all planes by the numbers of a vector."""
 
-    planes: Float[Array, "actions rows columns"]
+    planes: Float[Array, "inputs rows columns"]
     tower: Tower
+    sizes: int | tuple[int, ...] = eqx.field(static=True)
 
     def __init__(
-        self, shape: tuple[int, int, int], num_actions: int, blocks: int, *, key: PRNGKeyArray
+        self,
+        shape: tuple[int, int, int],
+        sizes: int | tuple[int, ...],
+        blocks: int,
+        *,
+        key: PRNGKeyArray,
     ):
         akey, tkey = jr.split(key)
         rows, columns, channels = shape
-        self.planes = jr.normal(akey, (num_actions, rows, columns), jnp.float32)
+        inputs = int(np.sum(sizes))
+        self.planes = jr.normal(akey, (inputs, rows, columns), jnp.float32)
         self.tower = Tower((rows, columns, channels + 1), channels, blocks, key=tkey)
+        self.sizes = sizes
 
     def __call__(
         self,
         hidden: Array,
-        action: Int[Array, ""] | Float[Array, " actions"],
+        action: Int[Array, "*components"] | Float[Array, " inputs"],
         *,
         key: PRNGKeyArray | None = None,
     ) -> Array:
-        # Not by index: the gradient of each step of an unroll would be summed over devices apart.
-        one_hot = action if is_floating(action) else jax.nn.one_hot(action, len(self.planes))
-        plane = jnp.tensordot(one_hot, self.planes, axes=1).astype(hidden.dtype)[..., None]
+        if not is_floating(action):
+            # Not by index: the gradient of each step of an unroll would cross devices apart.
+            action = ConcatenateOneHot(self.sizes)(jnp.zeros(0, jnp.float32), action)
+        plane = jnp.tensordot(action, self.planes, axes=1).astype(hidden.dtype)[..., None]
         return self.tower(jnp.concatenate([hidden, plane], axis=-1), key=key)
 
 

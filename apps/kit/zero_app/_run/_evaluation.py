@@ -144,6 +144,14 @@ def num_players(env: AbstractEnvironment) -> int:
     return 2 if bool(jnp.any(rows.discount < 0)) else 1
 
 
+def is_image(features: PyTree) -> bool:
+    """Whether the features of an observation, or their shapes, are those of a board or image:
+    `[rows, columns, channels]` with several rows and columns, which networks see by
+    convolutions."""
+    shape = getattr(features, "shape", ())
+    return len(shape) == 3 and min(shape[:2]) > 1
+
+
 def measure(
     env: AbstractEnvironment,
     player: AbstractActor,

@@ -120,7 +120,7 @@ def check_leaves(
     if problem := difference(stored, wanted):
         raise CheckpointError(
             f"{folder} is a checkpoint of another configuration: {problem}. "
-            "Use the configuration it was saved with."
+            "Use the configuration, and the version, that it was saved with."
         )
 
 
