@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+from numpy.typing import DTypeLike
 
 from ._checks import (
     check_action,
@@ -91,21 +92,29 @@ class ConcatenateOneHot(eqx.Module):
         key: PRNGKeyArray | None = None,
     ) -> Float[Array, " size_and_actions"]:
         del key
-        sizes = _sizes(self.num_actions)
-        expected = (len(sizes),) if isinstance(self.num_actions, tuple) else ()
         check_vector("embedding", embedding)
         embedding = numbers(embedding)
-        if (shape := shape_of("action", action)) != expected:
-            raise ValueError(
-                f"The action has shape {shape}; `num_actions` of {self.num_actions} needs "
-                f"{expected}. Use `jax.vmap` over a batch."
-            )
-        check_action(action, expected)
         floating = jnp.issubdtype(embedding.dtype, jnp.floating)
         dtype = embedding.dtype if floating else jnp.dtype(jnp.float32)
-        components = jnp.reshape(action, -1)
-        hot = [jax.nn.one_hot(components[i], n, dtype=dtype) for i, n in enumerate(sizes)]
-        return jnp.concatenate([embedding.astype(dtype), *hot])
+        hot = one_hot_action(self.num_actions, action, dtype)
+        return jnp.concatenate([embedding.astype(dtype), hot])
+
+
+def one_hot_action(
+    num_actions: int | tuple[int, ...], action: Int[Array, "*components"], dtype: DTypeLike
+) -> Float[Array, " actions"]:
+    """The one-hot encodings of the components of an action, one after the other."""
+    sizes = _sizes(num_actions)
+    expected = (len(sizes),) if isinstance(num_actions, tuple) else ()
+    if (shape := shape_of("action", action)) != expected:
+        raise ValueError(
+            f"The action has shape {shape}; `num_actions` of {num_actions} needs {expected}. Use "
+            "`jax.vmap` over a batch."
+        )
+    check_action(action, expected)
+    components = jnp.reshape(action, -1)
+    hot = [jax.nn.one_hot(components[i], n, dtype=dtype) for i, n in enumerate(sizes)]
+    return jnp.concatenate(hot)
 
 
 def _sizes(num_actions: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ._assemblies import ActorCritic, Chain, Concatenate, ConcatenateOneHot
+from ._assemblies import ActorCritic, Chain, Concatenate, ConcatenateOneHot, one_hot_action
 from ._checks import as_features, check_sizes, numbers
 from ._heads import LinearHead, MultiDiscreteHead, TanhGaussianHead
 from ._layers import Conv, ResidualBlock
@@ -181,7 +181,7 @@ class BoardDynamics(eqx.Module):
     ) -> Array:
         if not is_floating(action):
             # Not by index: the gradient of each step of an unroll would cross devices apart.
-            action = ConcatenateOneHot(self.sizes)(jnp.zeros(0, jnp.float32), action)
+            action = one_hot_action(self.sizes, action, jnp.float32)
         plane = jnp.tensordot(action, self.planes, axes=1).astype(hidden.dtype)[..., None]
         return self.tower(jnp.concatenate([hidden, plane], axis=-1), key=key)
 
