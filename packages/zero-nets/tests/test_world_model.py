@@ -256,6 +256,21 @@ def test_actions_of_any_kind_move_the_hidden_state(kind, board):
     assert found.sample(key=jax.random.key(0)).shape == (2,)
 
 
+@pytest.mark.parametrize("inputs", [12, 13, 4, 5])
+def test_actions_begin_as_their_cells_or_columns(inputs):
+    build = zero_nets.WorldModel.convolutional
+    model: Any = build((3, 4, 2), inputs, channels=4, blocks=1, key=jr.key(0))
+    planes = np.asarray(model.dynamics.planes)
+    if inputs >= 12:  # the last one of 13 passes
+        expected = np.eye(inputs, 12).reshape(inputs, 3, 4)
+    elif inputs == 4:
+        expected = np.stack([np.tile(row, (3, 1)) for row in np.eye(4)])
+    else:
+        assert planes.shape == (5, 3, 4) and len(np.unique(planes)) == 60
+        return
+    np.testing.assert_array_equal(planes, expected)
+
+
 def test_the_components_of_an_action_have_planes_of_their_own():
     """Those of each follow those of the one before it, and an action is their sum."""
     model: Any = zero_nets.WorldModel.convolutional(

@@ -124,8 +124,9 @@ class WorldModel(eqx.Module):
         key: PRNGKeyArray,
     ) -> "WorldModel":
         """Residual blocks over a board or image `[rows, columns, features]`, whose hidden state is
-        `[rows, columns, channels]`. An action is a learned plane of the board; one of several
-        components is the sum of theirs, and a continuous one that of all planes by its numbers.
+        `[rows, columns, channels]`. An action is a learned plane of the board, which begins as its
+        cell or column where there are as many actions; one of several components is the sum of
+        theirs, and a continuous one that of all planes by its numbers.
 
         **Arguments:**
 

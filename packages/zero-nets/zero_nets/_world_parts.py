@@ -149,6 +149,21 @@ class Tower(eqx.Module):
         return x
 
 
+def first_planes(
+    inputs: int, rows: int, columns: int, *, key: PRNGKeyArray
+) -> Float[Array, "inputs rows columns"]:
+    """The planes of actions before they are learned. Where there are as many actions as cells, or
+    one more that passes, each is its cell, as in MuZero; where there are as many as columns, its
+    column; otherwise they are drawn."""
+    cells = rows * columns
+    if inputs in (cells, cells + 1):
+        return jnp.eye(inputs, cells, dtype=jnp.float32).reshape(inputs, rows, columns)
+    if inputs == columns:
+        each = jnp.eye(columns, dtype=jnp.float32)[:, None]
+        return jnp.broadcast_to(each, (columns, rows, columns))
+    return jr.normal(key, (inputs, rows, columns), jnp.float32)
+
+
 class BoardDynamics(eqx.Module):
     """A tower of the hidden state beside the plane of the action: that of its index, the sum of
     those of the indices of its components, or of all planes by the numbers of a vector."""
@@ -167,8 +182,7 @@ class BoardDynamics(eqx.Module):
     ):
         akey, tkey = jr.split(key)
         rows, columns, channels = shape
-        inputs = int(np.sum(sizes))
-        self.planes = jr.normal(akey, (inputs, rows, columns), jnp.float32)
+        self.planes = first_planes(int(np.sum(sizes)), rows, columns, key=akey)
         self.tower = Tower((rows, columns, channels + 1), channels, blocks, key=tkey)
         self.sizes = sizes
 

@@ -27,7 +27,7 @@ from zero_train import (
     step,
     template,
 )
-from zero_train._step import collect_half, learn_half
+from zero_train._step import _programs, collect_half, learn_half
 
 from .census import census_loop, check_census
 from .crossings import check_crossings, check_update
@@ -152,17 +152,21 @@ def test_an_agent_that_wants_to_is_shown_every_block():
 
 
 class Tally(AbstractAgent):
-    """Learns nothing but how often each window was drawn."""
+    """Learns nothing but how often each window was drawn. With a shape of three axes its state may
+    be the kernel of a convolution."""
+
+    shape: tuple[int, ...] = (16 * 9,)
 
     def init(self, *, key):
-        return jnp.zeros(16 * 9, jnp.int32)
+        return jnp.zeros(self.shape, jnp.int32)
 
     def actor(self, state, *, explore):
         return RandomActor()
 
     def update(self, state, batch, *, key):
         first = batch.indices[:, 0]
-        return state.at[first].add(1), {"drawn": jnp.float32(first.size)}
+        drawn = jnp.ravel(state).at[first].add(1).reshape(self.shape)
+        return drawn, {"drawn": jnp.float32(first.size), "most": jnp.max(drawn).astype(jnp.float32)}
 
 
 def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
@@ -205,14 +209,23 @@ def test_more_rows_at_a_time_than_a_buffer_takes_are_refused_at_once(buffer, tak
             nim_loop(1, agent=Tally(), buffer=buffer, unroll_length=unroll)
 
 
-def test_a_buffer_of_the_latest_rows_is_learned_from_in_epochs():
-    """Three epochs of four minibatches: each of the two windows of an environment comes thrice."""
+@pytest.mark.parametrize("shape", [(16 * 9,), (16, 3, 3)])
+def test_a_buffer_of_the_latest_rows_is_learned_from_in_epochs(shape, caplog):
+    """Three epochs of four minibatches: each of the two windows of an environment comes thrice.
+    What may convolve is updated by a program of one update, for it cannot be in a loop; the metrics
+    are means of all the same, and it is compiled ahead."""
     buffer = Latest(capacity=9, num_envs=16, batch_size=8, length=5, num_shards=8)
-    loop = nim_loop(8, agent=Tally(), buffer=buffer, unroll_length=9, num_updates=12)
-    state, metrics = step(loop, fill(loop, init(loop, key=jr.key(0))))
+    loop = nim_loop(8, agent=Tally(shape), buffer=buffer, unroll_length=9, num_updates=12)
+    like = template(loop)
+    assert len(_programs(loop, like.agent)) == (1 if len(shape) == 1 else 12)
+    learn_half.lower(loop, None, like).compile()
+    with jax.log_compiles():
+        state, metrics = step(loop, fill(loop, init(loop, key=jr.key(0))))
+    assert "Finished XLA compilation of jit(updates)" not in caplog.text
     drawn = np.asarray(state.agent).reshape(16, 9)
     assert float(metrics["drawn"]) == 8 and (np.sort(drawn, axis=1)[:, -2:] == 3).all()
     assert drawn.sum() == 12 * 8
+    assert float(metrics["most"]) == 2
 
 
 def test_a_split_agent_learns_the_same(ran, split, caplog, tmp_path):
