@@ -142,13 +142,12 @@ _SAMPLED: dict[str, Any] = {
 }
 #: Of agents that learn a model and play alone, tuned for cartpole: few rows, learned from often.
 _FEW_ROWS: dict[str, Any] = {
-    "steps": 117,
     "envs": 16,
     "unroll": 16,
     "updates": 32,
     "batch": 128,
-    "capacity": 512,
-    "learning_rate": 7e-4,
+    "capacity": 2048,
+    "learning_rate": 2e-3,
     "clip": 5.0,
     "search": "muzero",
     "simulations": 16,
@@ -156,12 +155,9 @@ _FEW_ROWS: dict[str, Any] = {
     "blocks": 1,
     "channels": 32,
     "gamma": 0.99,
-    # An odd number: values of an even one bootstrap from every other position, and drift apart from
-    # those between, where a pole that is pushed to and fro is.
-    "n_steps": 9,
+    "n_steps": 10,
     "value_weight": 0.25,
     "reanalyse": 0.25,
-    "consistency": 2.0,
 }
 
 
