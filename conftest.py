@@ -133,30 +133,8 @@ def _check_keys_where_there_are_some() -> None:
     reuse.call_impl_with_key_reuse_checks = run_operation
 
 
-def _check_leaves_directly() -> None:
-    """Asks only whether the leaves of a `PyTree[Array]` are instances, as jaxtyping's checker does
-    in the end: for each leaf it first makes a signature of a function."""
-    from jaxtyping import _typeguard
-
-    checked = _typeguard.typechecked
-
-    def accepts(function: Callable[[Any], None], **options: Any) -> Callable[[Any], None]:
-        kind = getattr(function, "__annotations__", {}).get("x")
-        if not (isinstance(kind, type) and issubclass(kind, (Array, jaxtyping.AbstractArray))):
-            return checked(function, **options)
-
-        def accepts_leaf(x: Any) -> None:
-            if not isinstance(x, kind):
-                raise TypeError
-
-        return accepts_leaf
-
-    _typeguard.typechecked = accepts
-
-
 def pytest_configure(config: pytest.Config) -> None:
     _share_ir_context()
-    _check_leaves_directly()
     _check_keys_where_there_are_some()
     # The workers of pytest-xdist inherit what the process that starts them has set.
     if config.option.markexpr == "not slow" and "PYTEST_XDIST_WORKER" not in os.environ:
