@@ -45,8 +45,10 @@ def configuration(name: Any, devices: int) -> tuple[Any, Any]:
         world = build_world(AGENTS[name])
         made = agent_presets(world.name, name, world.size)
         record, config = APPS["zero"], made["standard"]
-        # Small, so that the hidden states of one turn are not taken for a whole tree.
-        config = dataclasses.replace(config, reanalyse=0.25, channels=64, blocks=2)
+        config = dataclasses.replace(config, reanalyse=0.25)
+        if name == "muzero":
+            # Smaller, so that the hidden states of one turn are not taken for a whole tree.
+            config = dataclasses.replace(config, channels=64, blocks=2)
     elif app == "ppo":
         record, config = APPS["spo"], presets("cartpole", "ppo")["quick"]
     elif app == "spo":

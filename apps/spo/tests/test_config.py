@@ -107,7 +107,7 @@ def test_every_environment_has_every_preset(env, agent):
 
 @pytest.mark.parametrize("env, updates", [("jumanji/Snake-v1", 16), ("cartpole", 128)])
 def test_images_have_fewer_updates(env, updates):
-    """The paper's number, unless one is published or none is compiled by itself."""
+    """`quick` has the number of the paper there; other presets keep theirs."""
     assert presets(env, "spo")["quick"].updates == updates
     assert presets(env, "spo")["reference"].updates == 128
 

@@ -250,7 +250,7 @@ _BALANCED: dict[str, Any] = {
     "evaluate_every": 10,
     "episodes": 16,
 }
-#: As many as of the paper, because each takes ten times as long as one of perceptrons.
+#: The paper's number, because each takes ten times as long as one of perceptrons.
 _SEEN: dict[str, Any] = {"updates": 16}
 _TINY: dict[str, Any] = {
     "envs": 8,

@@ -3,12 +3,14 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from zero_app import measure, UsageError
 from zero_cli import _perfect
 from zero_cli._worlds import build_world
+from zero_envs.testing import Nim
 
 
 def test_it_knows_every_position_of_tic_tac_toe_and_draws_with_itself():
@@ -30,6 +32,21 @@ def test_a_run_can_meet_it(zero, tiny_run):
     flags = ["--opponent", "perfect", "--games", 16, "--opening-plies", 0]
     code, out, _ = zero("eval", tiny_run, *flags)
     assert code == 0 and "against perfect" in out and " 0 won" in out
+
+
+class Toss(Nim):
+    """Nim in which a toss decides whether a stone more is taken, beside an array."""
+
+    beside: Any = None
+
+    def step(self, state, action, *, key):
+        more = jax.random.bernoulli(key).astype(jnp.int32)
+        return super().step(state, jnp.minimum(action + more, self.most - 1), key=key)
+
+
+def test_chance_in_a_move_is_refused():
+    with pytest.raises(UsageError, match="with chance"):
+        _perfect.perfect(Toss(heap=9, most=3, beside=jnp.zeros(2)))
 
 
 @pytest.mark.parametrize(

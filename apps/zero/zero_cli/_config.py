@@ -205,7 +205,7 @@ def presets(
         envs=1024,
         unroll=16,
         updates=16,
-        batch=2048 // windows,
+        batch=2048,
         simulations=32,
         considered=16,
         blocks=6,

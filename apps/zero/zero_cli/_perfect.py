@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -9,14 +10,19 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from zero_app import UsageError
-from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment, Observation
+from zero_envs import (
+    AbstractChanceEnvironment,
+    AbstractDiscreteEnvironment,
+    AbstractEnvironment,
+    Observation,
+)
 from zero_train import PolicyActor
 
 
 #: The most positions that a game may have.
 POSITIONS = 20_000
-# Positions whose moves are made together.
-_ROWS = 512
+# Moves that are made together.
+_MOVES = 4096
 
 
 def perfect(env: AbstractEnvironment) -> PolicyActor:
@@ -25,53 +31,68 @@ def perfect(env: AbstractEnvironment) -> PolicyActor:
 
     **Raises:** [`zero_app.UsageError`][] for any other game.
     """
+    assert isinstance(env, AbstractDiscreteEnvironment)  # no agent plays another one for two
     states = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(0), 16))
     first = np.asarray(_numbers(jax.vmap(env.observe)(states)))
-    if env.hidden or (first != first[0]).any():
+    if env.hidden or isinstance(env, AbstractChanceEnvironment) or (first != first[0]).any():
         raise _refused("with chance or hidden parts")
-
-    assert isinstance(env, AbstractDiscreteEnvironment)  # no agent plays another one for two
     # A position is known by what is observed there, and positions are numbered as they are found.
-    numbers = {first[0].tobytes(): 0}
-    seen, rows = [first[0]], list[np.ndarray]()
-    new = [jax.tree.map(lambda x: np.asarray(x[0]), states)]
+    numbers, seen = {first[0].tobytes(): 0}, [first[0]]
+    rewards, discounts, children = ([] for _ in range(3))
+    new, size = (
+        [jax.tree.map(lambda x: np.asarray(x[0]), states)],
+        max(1, _MOVES // env.num_actions),
+    )
     while new:
-        group, new = new[:_ROWS], new[_ROWS:]
-        filled = group + group[:1] * (_ROWS - len(group))  # so that one program fits all groups
+        group, new = new[:size], new[size:]
+        filled = group + group[:1] * (size - len(group))  # so that one program fits all groups
         stacked = jax.tree.map(lambda *x: np.stack(x), *filled)
-        legal, reward, discount, over, after, observed = jax.device_get(_moves(env, stacked))
-        row = np.stack([np.where(legal, reward, -np.inf), np.where(over, 0, discount), 0 * reward])
-        for i, action in np.argwhere(legal[: len(group)] & ~over[: len(group)]):
+        legal, moved, after, observed, certain = jax.device_get(_moves(env, stacked))
+        if (legal & ~certain).any():
+            raise _refused("with chance or hidden parts")
+        goes_on = legal & ~moved.last
+        child = np.zeros(legal.shape, int)
+        for i, action in np.argwhere(goes_on[: len(group)]):
             found = numbers.setdefault(observed[i, action].tobytes(), len(numbers))
-            row[2, i, action] = found
+            child[i, action] = found
             if found == len(seen):
                 seen.append(observed[i, action])
                 new.append(jax.tree.map(lambda x, place=(i, action): x[place], after))
         if len(seen) > POSITIONS:
             raise _refused(f"of more than {POSITIONS} positions")
-        rows.append(row[:, : len(group)])
+        rewards.append(np.where(legal, moved.reward, -np.inf)[: len(group)])
+        discounts.append(np.where(goes_on, moved.discount, 0.0)[: len(group)])
+        children.append(child[: len(group)])
 
-    reward, discount, child = np.concatenate(rows, axis=1)
-    values, settled = np.zeros(len(seen)), False
-    returns = reward
-    while not settled:
-        returns = reward + discount * values[child.astype(int)]
-        settled = bool((returns.max(axis=1) == values).all())
+    reward, discount, child = (np.concatenate(x) for x in (rewards, discounts, children))
+    values, returns = np.zeros(len(seen)), reward
+    for _ in seen:  # no line of play is longer, unless positions repeat
+        before, returns = values, reward + discount * values[child]
         values = returns.max(axis=1)
+        if (values == before).all():
+            break
     logits = np.where(returns == values[:, None], 0.0, -1e9)
     table = (jnp.asarray(x, jnp.float32) for x in (np.stack(seen), logits, values))
     return PolicyActor(jax.tree_util.Partial(_looked_up, *table), temperature=1.0)
 
 
-@jax.jit(static_argnums=0)
+@eqx.filter_jit
 def _moves(env: AbstractDiscreteEnvironment, states: PyTree[Array]) -> tuple[Any, ...]:
-    """All actions of each state: which are legal, and what each of them leads to."""
-    actions, key = jnp.arange(env.num_actions, dtype=jnp.int32), jr.key(0)
-    step = lambda state: jax.vmap(lambda action: env.step(state, action, key=key))(actions)
-    after, moved = jax.vmap(step)(states)
-    observed = _numbers(jax.vmap(jax.vmap(env.observe))(after), axes=2)
-    legal = jax.vmap(env.observe)(states).legal
-    return legal, moved.reward, moved.discount, moved.last, after, observed
+    """All actions of each state: which are legal, what each of them leads to and what is observed
+    there, and whether that is the same with other random numbers."""
+    actions = jnp.arange(env.num_actions, dtype=jnp.int32)
+
+    def made(seed: int) -> tuple[Any, Any, Array]:
+        key = jr.key(seed)
+        step = lambda state: jax.vmap(lambda action: env.step(state, action, key=key))(actions)
+        after, moved = jax.vmap(step)(states)
+        return after, moved, _numbers(jax.vmap(jax.vmap(env.observe))(after), axes=2)
+
+    after, moved, observed = made(0)
+    _, again, other = made(1)
+    certain = jnp.all(observed == other, axis=-1) & (moved.reward == again.reward)
+    certain &= moved.discount == again.discount
+    return jax.vmap(env.observe)(states).legal, moved, after, observed, certain
 
 
 def _numbers(obs: Observation, axes: int = 1) -> Float[Array, "*axes numbers"]:

@@ -124,9 +124,9 @@ class WorldModel(eqx.Module):
         key: PRNGKeyArray,
     ) -> "WorldModel":
         """Residual blocks over a board or image `[rows, columns, features]`, whose hidden state is
-        `[rows, columns, channels]`. An action is a learned plane of the board, which begins as its
-        cell or column where there are as many actions; one of several components is the sum of
-        theirs, and a continuous one that of all planes by its numbers.
+        `[rows, columns, channels]`. A discrete action is a learned plane of the board, which begins
+        as its cell or column where there are as many actions; one of several components is the sum
+        of theirs, and a continuous one that of all planes by its numbers.
 
         **Arguments:**
 
@@ -145,7 +145,7 @@ class WorldModel(eqx.Module):
         size = rows * columns * HEAD_CHANNELS
         return cls(
             Tower(tuple(shape), channels, blocks, key=hkey),
-            BoardDynamics(board, sizes, blocks, key=gkey),
+            BoardDynamics(board, sizes, blocks, moves=isinstance(num_actions, int), key=gkey),
             Chain(flat(channels, key=rhead), head(size, width, linear(value_shape), key=rkey)),
             board_prediction(board, width, policy, value_shape, key=pkey),
             *projections(math.prod(board), width, projection_size, key=jr.fold_in(key, 4)),
@@ -298,7 +298,7 @@ class StochasticWorldModel(eqx.Module):
         size = rows * columns * HEAD_CHANNELS
         return cls(
             eqx.tree_at(lambda world: world.dynamics, world, dynamics),
-            BoardDynamics(board, num_actions, blocks, key=akey),
+            BoardDynamics(board, num_actions, blocks, moves=True, key=akey),
             board_prediction(board, width, policy_head(num_codes), value_shape, key=ckey),
             Chain(
                 Beside(),

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from ._assemblies import ActorCritic, Chain, Concatenate, ConcatenateOneHot, one_hot_action
-from ._checks import as_features, check_sizes, numbers
+from ._checks import as_features, check_shape, check_sizes, numbers
 from ._heads import LinearHead, MultiDiscreteHead, TanhGaussianHead
 from ._layers import Conv, ResidualBlock
 from ._precision import is_floating, real
@@ -150,15 +150,15 @@ class Tower(eqx.Module):
 
 
 def first_planes(
-    inputs: int, rows: int, columns: int, *, key: PRNGKeyArray
+    inputs: int, rows: int, columns: int, *, moves: bool, key: PRNGKeyArray
 ) -> Float[Array, "inputs rows columns"]:
-    """The planes of actions before they are learned. Where there are as many actions as cells, or
-    one more that passes, each is its cell, as in MuZero; where there are as many as columns, its
-    column; otherwise they are drawn."""
+    """Planes before they are learned. Of `moves` of which there are as many as cells, or one more
+    that passes, each is its cell, as in MuZero; of which there are as many as columns, its column;
+    otherwise they are drawn."""
     cells = rows * columns
-    if inputs in (cells, cells + 1):
+    if moves and inputs in (cells, cells + 1):
         return jnp.eye(inputs, cells, dtype=jnp.float32).reshape(inputs, rows, columns)
-    if inputs == columns:
+    if moves and inputs == columns:
         each = jnp.eye(columns, dtype=jnp.float32)[:, None]
         return jnp.broadcast_to(each, (columns, rows, columns))
     return jr.normal(key, (inputs, rows, columns), jnp.float32)
@@ -178,11 +178,12 @@ class BoardDynamics(eqx.Module):
         sizes: int | tuple[int, ...],
         blocks: int,
         *,
+        moves: bool = False,
         key: PRNGKeyArray,
     ):
         akey, tkey = jr.split(key)
         rows, columns, channels = shape
-        self.planes = first_planes(int(np.sum(sizes)), rows, columns, key=akey)
+        self.planes = first_planes(int(np.sum(sizes)), rows, columns, moves=moves, key=akey)
         self.tower = Tower((rows, columns, channels + 1), channels, blocks, key=tkey)
         self.sizes = sizes
 
@@ -193,7 +194,9 @@ class BoardDynamics(eqx.Module):
         *,
         key: PRNGKeyArray | None = None,
     ) -> Array:
-        if not is_floating(action):
+        if is_floating(action):
+            check_shape("action", action, self.planes.shape[:1])
+        else:
             # Not by index: the gradient of each step of an unroll would cross devices apart.
             action = one_hot_action(self.sizes, action, jnp.float32)
         plane = jnp.tensordot(action, self.planes, axes=1).astype(hidden.dtype)[..., None]

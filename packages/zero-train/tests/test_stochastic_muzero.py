@@ -22,6 +22,7 @@ from zero_train import (
     LatentModel,
     PlanRecord,
 )
+from zero_train._unroll import code_entropy
 
 from .test_muzero import ACTIONS, agent_of, by_hand, GAMMA, STEPS, windows
 
@@ -173,6 +174,14 @@ def test_an_update_is_the_same_on_eight_devices(sums_in_turn):
     alone, apart = updated(state, batch), program(everywhere, split)
     for x, y in zip(jax.tree.leaves(alone), jax.tree.leaves(apart), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_codes_that_are_never_taken_have_finite_gradients(weight):
+    """After a softmax in which they are nothing, and where no step counts."""
+    spread = lambda scores: code_entropy(jax.nn.softmax(scores / 0.1), jnp.full((1, 2), weight))
+    gradient = jax.grad(spread)(jnp.array([[[0.0, 12.0], [0.0, 13.0]]]))
+    assert np.isfinite(gradient).all()
 
 
 PLACES = 7

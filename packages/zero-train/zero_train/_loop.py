@@ -229,7 +229,7 @@ def act(
 def updates_apart(loop: Loop, agent: PyTree) -> bool:
     """Whether no loop of XLA may hold the updates: its CPU backend only makes the gradient of a
     convolution fast outside of control flow, and in a loop, also in one of a single turn, it takes
-    30 times as long. What has three axes or more may be the kernel of one."""
+    30 times as long. An array of three axes or more may be a kernel."""
     on_cpu = loop.learner_mesh.devices.flat[0].platform == "cpu"
     return on_cpu and any(len(x.shape) > 2 for x in jax.tree.leaves(agent))
 
@@ -242,13 +242,14 @@ def learn(
     *,
     key: PRNGKeyArray,
 ) -> tuple[PyTree[Array], PyTree[Array], Numbers]:
-    """For each of these updates of a step draws a batch and updates; the metrics are means.
+    """For each index draws a batch and updates; the metrics are means over them. The updates of a
+    step have the indices from 0 to `num_updates - 1`.
 
     A buffer that has a `minibatch`, as `zero_memory.Latest` has, deals out all that it holds: with
     `num_updates = epochs * num_minibatches` each window is learned from once an epoch.
     """
 
-    @jax.jit  # so that it is traced once, also where it is repeated
+    @jax.jit  # so that it is traced once, also outside of a loop
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Numbers]:
         agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))

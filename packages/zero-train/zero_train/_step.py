@@ -230,14 +230,14 @@ def _updates(
 
 
 def _programs(loop: Loop, agent: PyTree) -> list[Int[np.ndarray, " updates"]]:
-    """The updates of each program of a step: all in one, unless it cannot be a loop and would take
-    as many times as long to compile."""
+    """The indices of the updates of each call: all in one, or one in each, because unrolled in one
+    program they would take as many times as long to compile."""
     number = 1 if updates_apart(loop, agent) else loop.num_updates
     return np.split(np.arange(loop.num_updates, dtype=np.int32), loop.num_updates // number)
 
 
 def _lowers(lower: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a function a `.lower`, as those have that are jitted as a whole."""
+    """Gives a function a `.lower`, as jitted ones have."""
 
     def named(function: Any) -> Any:
         function.lower = lower
