@@ -39,6 +39,9 @@ from ._mesh import by_rows, places, row_keys, send, split_places
 
 #: `fill` gives up after so many collections: no game is that long.
 _MAX_FILLS = 1_000
+#: So many unrolled updates of convolutions at most are one program; with one in each the two cores
+#: of a CPU made a step of four 10 to 20 % slower.
+_UNROLLED = 4
 _SIZES = ("num_envs", "capacity", "batch_size", "num_shards")
 
 
@@ -87,9 +90,9 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     """Collects, stores, then `num_updates` times samples, augments and updates.
 
     Two jitted calls: one collects and stores, which [`zero_train.fill`][] uses too, and one
-    learns, or on a CPU one for each update of convolutions; `state` is donated. The host waits for
-    none of them. An [`zero_train.AbstractBlockAgent`][] is shown the new rows before the first
-    update. Where the agent's update returns priorities, the buffer is given them before the next
+    learns, or on a CPU one for every few updates of convolutions; `state` is donated. The host
+    waits for none of them. An [`zero_train.AbstractBlockAgent`][] is shown the new rows before the
+    first update. Where the agent's update returns priorities, the buffer is given them before the next
     batch is drawn.
 
     With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
@@ -230,9 +233,11 @@ def _updates(
 
 
 def _programs(loop: Loop, agent: PyTree) -> list[Int[np.ndarray, " updates"]]:
-    """The indices of the updates of each call: all in one, or one in each, because unrolled in one
-    program they would take as many times as long to compile."""
-    number = 1 if updates_apart(loop, agent) else loop.num_updates
+    """The indices of the updates of each call: all in one, or a few in each, because many unrolled
+    ones take as many times as long to compile."""
+    number = loop.num_updates
+    if updates_apart(loop, agent):
+        number = max(n for n in range(1, _UNROLLED + 1) if loop.num_updates % n == 0)
     return np.split(np.arange(loop.num_updates, dtype=np.int32), loop.num_updates // number)
 
 
@@ -249,7 +254,7 @@ def _lowers(lower: Callable[..., Any]) -> Callable[..., Any]:
 @_lowers(lambda loop, _, state: _updates.lower(loop, _programs(loop, state.agent)[0], state))
 def learn_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
     """The second half of a [`zero_train.step`][], after `collect_half`: samples and updates. It is
-    compiled ahead as that is. On a CPU each update of convolutions is a call of its own."""
+    compiled ahead as that is. On a CPU each call makes a few updates of convolutions."""
     each = []
     for indices in _programs(loop, state.agent):
         state, metrics = _updates(loop, indices, state)
