@@ -92,8 +92,8 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     Two jitted calls: one collects and stores, which [`zero_train.fill`][] uses too, and one
     learns, or on a CPU one for every few updates of convolutions; `state` is donated. The host
     waits for none of them. An [`zero_train.AbstractBlockAgent`][] is shown the new rows before the
-    first update. Where the agent's update returns priorities, the buffer is given them before the next
-    batch is drawn.
+    first update. Where the agent's update returns priorities, the buffer is given them before the
+    next batch is drawn.
 
     With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
     that are stored and learned from are those of the step before. After the updates the actor is
