@@ -285,6 +285,11 @@ def test_the_components_of_an_action_have_planes_of_their_own():
     )
     hot = jnp.zeros(6).at[np.array([2, 5])].set(1.0)
     np.testing.assert_allclose(model.dynamics(hidden, hot), expected, rtol=1e-4, atol=1e-5)
+    half: Any = zero_nets.MixedPrecision(model.dynamics, jnp.bfloat16)
+    for action in (jnp.array([2, 1], jnp.int32), hot):
+        np.testing.assert_allclose(half(hidden, action), expected, atol=0.2)
+    with pytest.raises(ValueError, match=r"`action` has shape \(5,\)"):
+        model.dynamics(hidden, jnp.zeros(5))
 
 
 @pytest.mark.parametrize("given", [{}, {"num_actions": 3, "action_size": 1}])

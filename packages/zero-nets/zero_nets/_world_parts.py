@@ -198,8 +198,9 @@ class BoardDynamics(eqx.Module):
             check_shape("action", action, self.planes.shape[:1])
         else:
             # Not by index: the gradient of each step of an unroll would cross devices apart.
-            action = one_hot_action(self.sizes, action, jnp.float32)
-        plane = jnp.tensordot(action, self.planes, axes=1).astype(hidden.dtype)[..., None]
+            action = one_hot_action(self.sizes, action, self.planes.dtype)
+        plane = jnp.tensordot(action.astype(self.planes.dtype), self.planes, axes=1)
+        plane = plane.astype(hidden.dtype)[..., None]
         return self.tower(jnp.concatenate([hidden, plane], axis=-1), key=key)
 
 

@@ -106,10 +106,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     in EfficientZero (Ye et al. 2021, https://arxiv.org/abs/2111.00210, section 4.1). To the loss is
     added, for each step,
 
-    `consistency * (1 - cos(predict_projection(project(s_k)), project(h(o_k)))) / num_unroll`,
+    `consistency * (1 - cos(predict_projection(project(x_k)), project(h(o_k)))) / num_unroll`,
 
-    where `h` is the representation, and the second vector is held fixed. The network then has
-    `project` and `predict_projection`, as a `zero_nets.WorldModel` with a `projection_size` does.
+    where `x_k` is the hidden state of the unroll, `h` the representation, and the second vector is
+    held fixed. The network then has `project` and `predict_projection`, as a `zero_nets.WorldModel`
+    with a `projection_size` does.
 
     It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
     fewer steps. It gives the buffer priorities, `|plan's value - z|` of the first row: use a

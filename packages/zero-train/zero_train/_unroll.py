@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 from ._latent import StochasticNetwork
 
 
-#: What numbers are kept above: priorities of windows that teach something, and lengths.
+#: What priorities of windows that teach something, lengths and shares are kept above.
 LEAST = 1e-6
 #: At it the softmax of an encoder's scores is nearly one-hot, as the scores themselves become.
 CODE_TEMPERATURE = 0.1
