@@ -75,9 +75,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
 
     The model is unrolled over `num_unroll` steps of a window. At each position the policy imitates
     the plan that was made there, the value learns the `n_steps` return bootstrapped from the value
-    of the plan after it, and the reward that of the step. The loss is
+    of the plan after it, and the reward that of the step. The loss is the sum over k of
 
-    `sum over k of s_k * (-sum(w_k * log pi_k) + value_weight * L(v_k, z_k) + L(r_k, u_k))`,
+    `s_k * (-sum(w_k * log pi_k) + value_weight * L(v_k, z_k) + reward_weight * L(r_k, u_k))`,
 
     where `s_0 = 1` and `s_k = 1 / num_unroll` for the others, there is no reward at `k = 0`, and
     `L` is the cross-entropy of `code`, or half the squared error without one. The gradient that
@@ -127,8 +127,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `gamma`: the discount factor.
     - `num_players`: 1, or 2 who take turns. Where a player moves twice, `turn_error` is NaN.
     - `code`: for discrete rewards and values, e.g. `zero_nets.ValueSupport(61, transform=True)`.
-    - `num_unroll`, `n_steps`, `value_weight`: as above. With `n_steps=0` the value learns that of
-        the plan itself, which no action that was played enters: for the rows of other players.
+    - `num_unroll`, `n_steps`, `value_weight`, `reward_weight`: as above. With `n_steps=0` the value
+        learns that of the plan itself, which no action that was played enters: for the rows of
+        other players.
+    - `lambda_`: below 1 it mixes the returns of fewer steps into that of `n_steps`, see
+        [`zero_train.returns.n_step_returns`][].
     - `entropy_bonus`: so many times the policy's entropy is subtracted from the policy's loss.
     - `l2`: `l2 * |params|^2` is added to the loss.
     - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected,
@@ -152,7 +155,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     code: ValueCode | None = None
     num_unroll: int = 5
     n_steps: int = 5
+    lambda_: float = 1.0
     value_weight: float = 1.0
+    reward_weight: float = 1.0
     entropy_bonus: float = 0.0
     l2: float = 0.0
     bootstrap: str = "plan"
@@ -186,8 +191,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         check_gamma(owner, self.gamma)
         check_players(owner, self.num_players)
         check_count(owner, num_unroll=self.num_unroll, target_period=self.target_period)
-        weights = "value_weight", "entropy_bonus", "l2", "commitment", "code_entropy_bonus"
-        for name in (*weights, "consistency"):
+        check_range(owner, 0, 1, lambda_=self.lambda_)
+        weights = "value_weight", "reward_weight", "entropy_bonus", "l2", "commitment"
+        for name in (*weights, "code_entropy_bonus", "consistency"):
             check_range(owner, 0, **{name: getattr(self, name)})
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
@@ -274,7 +280,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         value = values
         if self.n_steps:
             discount = self.gamma * rows.discount
-            value = n_step_returns(rows.reward, discount, values, rows.last, n=self.n_steps)
+            known = rows.reward, discount, values, rows.last
+            value = n_step_returns(*known, n=self.n_steps, lambda_=self.lambda_)
         over = _before(~rows.last & (rows.discount == 0))
         unknown = _before(rows.last & ~over)
         # Positions are the first rows; steps lead from all of them but the last one.
@@ -365,6 +372,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             losses["l2_loss"] = self.l2 * square_sum(params)
         scale = {
             "value_loss": self.value_weight,
+            "reward_loss": self.reward_weight,
             "consistency_loss": self.consistency,
             "commitment_loss": self.commitment,
             "afterstate_loss": self.value_weight,
