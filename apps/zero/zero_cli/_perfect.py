@@ -39,10 +39,8 @@ def perfect(env: AbstractEnvironment) -> PolicyActor:
     # A position is known by what is observed there, and positions are numbered as they are found.
     numbers, seen = {first[0].tobytes(): 0}, [first[0]]
     rewards, discounts, children = ([] for _ in range(3))
-    new, size = (
-        [jax.tree.map(lambda x: np.asarray(x[0]), states)],
-        max(1, _MOVES // env.num_actions),
-    )
+    new = [jax.tree.map(lambda x: np.asarray(x[0]), states)]
+    size = max(1, _MOVES // env.num_actions)
     while new:
         group, new = new[:size], new[size:]
         filled = group + group[:1] * (size - len(group))  # so that one program fits all groups

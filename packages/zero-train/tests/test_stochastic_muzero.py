@@ -102,7 +102,7 @@ def test_loss_is_the_formula_and_masks_what_did_not_happen():
             if target["value"] is not None:
                 loss += 0.7 * 0.5 * (out[ACTIONS] - target["value"]) ** 2
             if k and target["reward"] is not None:
-                loss += 0.5 * (out[ACTIONS + 1] - target["reward"]) ** 2
+                loss += 1.3 * 0.5 * (out[ACTIONS + 1] - target["reward"]) ** 2
             if k < STEPS:
                 after = net.act[learned.action[b, k]] @ hidden
                 code = int(learned.chance[b, k] * CODES)
@@ -131,7 +131,9 @@ def test_loss_is_the_formula_and_masks_what_did_not_happen():
 def test_the_gradient_goes_straight_through_the_arg_max():
     """One step, whose reward alone is learned: the encoder moves as if its scores were the code,
     and by the commitment towards the code."""
-    changes: dict[str, Any] = dict(network=Linear, num_unroll=1, value_weight=0.0)
+    changes: dict[str, Any] = dict(
+        network=Linear, num_unroll=1, value_weight=0.0, reward_weight=1.0
+    )
     changes |= dict(code_entropy_bonus=0.0)
     batch = windows(2)
     # Policies that equal the targets have no gradient.
