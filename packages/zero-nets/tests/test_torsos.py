@@ -28,8 +28,8 @@ def test_mlp_is_what_numpy_says(norm, activate_final):
     expected = x
     for i, layer in enumerate(mlp.layers):
         activated = i < 2 or activate_final
-        # Normalisation has a bias of its own.
-        assert (layer.bias is None) == (activated and norm == "layer")
+        # Without one, normalisation would not tell x from 2 * x.
+        assert layer.bias is not None
         expected = nets.linear(layer, expected)
         if activated:
             expected = nets.norm(mlp.norms[i], expected) if norm == "layer" else expected
@@ -41,9 +41,9 @@ def test_mlp_is_what_numpy_says(norm, activate_final):
 def test_parameters_are_the_arrays_and_their_number_is_known():
     weights = 5 * 6 + 6 * 7
     assert nets.count(zero_nets.MLP, 5, (6, 7)) == weights + 6 + 7
-    assert nets.count(zero_nets.MLP, 5, (6, 7), norm="layer") == weights + 2 * (6 + 7)
+    assert nets.count(zero_nets.MLP, 5, (6, 7), norm="layer") == weights + 3 * (6 + 7)
     linear_end = {"norm": "layer", "activate_final": False}
-    assert nets.count(zero_nets.MLP, 5, (6, 7), **linear_end) == weights + 2 * 6 + 7
+    assert nets.count(zero_nets.MLP, 5, (6, 7), **linear_end) == weights + 3 * 6 + 7
     assert nets.count(zero_nets.MLP, 5, (6, 7), noise=0.5) == 2 * (weights + 6 + 7)
     stem, layer = 5 * 6 + 6, 6 * 6 + 6
     assert nets.count(zero_nets.VectorResNet, 5, 6, blocks=2) == stem + 4 * layer

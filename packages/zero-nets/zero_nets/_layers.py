@@ -209,12 +209,12 @@ def _factor(key: PRNGKeyArray, like: Float[Array, " size"]) -> Float[Array, " si
 
 
 def linear(
-    in_size: int, out_size: int, *, scale: float = 2**0.5, use_bias: bool = True, key: PRNGKeyArray
+    in_size: int, out_size: int, *, scale: float = 2**0.5, key: PRNGKeyArray
 ) -> eqx.nn.Linear:
     """A linear layer with orthogonal weights."""
     check_sizes(in_size=in_size, out_size=out_size)
     lkey, wkey = jr.split(key)
-    layer = eqx.nn.Linear(in_size, out_size, use_bias, jnp.float32, key=lkey)
+    layer = eqx.nn.Linear(in_size, out_size, dtype=jnp.float32, key=lkey)
     return orthogonal(layer, scale, key=wkey)
 
 
@@ -224,10 +224,9 @@ def maybe_noisy(
     *,
     noise: float | None,
     scale: float = 2**0.5,
-    use_bias: bool = True,
     key: PRNGKeyArray,
 ) -> eqx.nn.Linear | NoisyLinear:
     """A noisy linear layer if `noise` is a number, else an orthogonal one."""
     if noise is None:
-        return linear(in_size, out_size, scale=scale, use_bias=use_bias, key=key)
+        return linear(in_size, out_size, scale=scale, key=key)
     return NoisyLinear(in_size, out_size, noise=noise, key=key)

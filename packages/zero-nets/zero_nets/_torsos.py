@@ -49,7 +49,8 @@ class MLP(eqx.Module):
 
         - `widths`: the widths of all layers, including the last one.
         - `activate_final`: whether the last layer is normalised and activated like the others.
-        - `norm`: `"layer"` normalises in place of the layer's bias.
+        - `norm`: `"layer"` normalises the result of a layer, bias included. Without the bias a first
+            layer could not tell features from a multiple of them.
         """
         check_sizes(in_size=in_size)
         check_each(widths=widths)
@@ -63,7 +64,6 @@ class MLP(eqx.Module):
             maybe_noisy(
                 sizes[i],
                 width,
-                use_bias=i >= len(self.norms),
                 noise=noise,
                 key=jr.fold_in(key, i),
             )
