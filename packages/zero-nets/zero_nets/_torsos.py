@@ -49,8 +49,8 @@ class MLP(eqx.Module):
 
         - `widths`: the widths of all layers, including the last one.
         - `activate_final`: whether the last layer is normalised and activated like the others.
-        - `norm`: `"layer"` normalises the result of a layer, bias included. Without the bias a first
-            layer could not tell features from a multiple of them.
+        - `norm`: `"layer"` normalises the result of a layer, bias included: without the bias a
+            first layer could not tell features from a multiple of them.
         """
         check_sizes(in_size=in_size)
         check_each(widths=widths)
