@@ -24,6 +24,7 @@ ADDED = {
     "warmup": 0,
     "env_engine": "pgx",
     "model_steps": 5,
+    "reward_weight": 1.0,
     "normalise_observations": True,
     "reanalyse": 0.0,
     "consistency": 0.0,

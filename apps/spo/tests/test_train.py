@@ -60,13 +60,16 @@ def test_discrete_actions_are_learned_and_reported_as_well(discrete_config, tmp_
 
 
 @pytest.mark.parametrize(
-    "agent, memory, chart",
-    [("ppo", True, "Ratios"), ("vmpo", False, "KL of the policy, over its bound")],
+    "env, agent, memory, chart",
+    [
+        ("pendulum", "ppo", True, "Ratios"),
+        ("jumanji/Minesweeper-v0", "vmpo", False, "KL of the policy, over its bound"),
+    ],
 )
-def test_what_learns_without_a_search(agent, memory, chart, spo, tmp_path):
+def test_what_learns_without_a_search(env, agent, memory, chart, spo, tmp_path):
     """A run, its report, and its player: exported, or with a memory measured, watched, and learned
-    from by another run."""
-    config = dataclasses.replace(presets("pendulum", agent)["tiny"], memory=memory)
+    from by another run. A world may hide a part of its state."""
+    config = dataclasses.replace(presets(env, agent)["tiny"], memory=memory)
     folder, other = tmp_path / "run", tmp_path / "other"
     train(APP, config, Options(out=folder))
     assert [line["step"] for line in read_lines(folder / "metrics.jsonl")] == [1, 2]

@@ -24,14 +24,14 @@ from ._worlds import build_world, World
 def build_env(config: Config) -> World:
     """The environment of training and evaluation.
 
-    **Raises:** [`zero_app.UsageError`][] for an unknown name, or an environment with a hidden
-    state.
+    **Raises:** [`zero_app.UsageError`][] for an unknown name, or for an environment that hides a
+    part of its state from an agent that plans in it.
     """
     env = build_world(config.env, config.backend)
-    if env.hidden:
+    if env.hidden and config.agent == "spo":
         raise UsageError(
-            f"--env {config.env} has a state that the player cannot fully observe, and the agents "
-            "of this app would see all of it; choose another."
+            f"--env {config.env} has a state that the player cannot fully observe, and the plans "
+            "of --agent spo would see all of it; give --agent ppo, vmpo or mpo."
         )
     return env
 

@@ -46,7 +46,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["train", "mygame:Game"], "there is no module mygame; give module:Class"),
         (
             ["train", "pgx/kuhn_poker"],
-            "hides a part of its state from the player, and has no `resample` to guess it",
+            "hides a part of its state from its two players, and has no `resample` to guess it",
         ),
         (["train", "pgx/tic_tac_toe", "--agent", "spo"], "give one of alphazero, muzero, stoch"),
         (

@@ -47,6 +47,9 @@ class Config(AbstractTreeSearchConfig):
     """All but alphazero: rewards in a return before the value is bootstrapped from."""
     model_steps: Count = 5
     """Agents that learn a model: steps that it is unrolled to learn."""
+    reward_weight: NonNegative = 1.0
+    """Agents that learn a model: weight of the loss of rewards, each of which counts 1 /
+    --model-steps."""
     normalise_observations: bool = True
     """Agents that learn a model: normalise observations that are no boards by their running mean
     and deviation."""
@@ -71,6 +74,7 @@ class Config(AbstractTreeSearchConfig):
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
         {
             "model_steps": 5,
+            "reward_weight": 1.0,
             "normalise_observations": True,
             "reanalyse": 0.0,
             "consistency": 0.0,
@@ -140,6 +144,22 @@ _SAMPLED: dict[str, Any] = {
     "gamma": 0.97,
     "considered": 20,
 }
+#: Of agents that learn a model of a small board for two, tuned for tic-tac-toe: most games try
+#: something, and rewards, which only the last move has, are learned first.
+_SMALL_BOARD: dict[str, Any] = {
+    "steps": 1000,
+    "updates": 32,
+    "batch": 128,
+    "capacity": 2048,
+    "learning_rate": 2e-3,
+    "clip": 5.0,
+    "search": "muzero",
+    "noise": 0.75,
+    "temperature_moves": 4,
+    "blocks": 1,
+    "n_steps": 3,
+    "reward_weight": 5.0,
+}
 #: Of agents that learn a model and play alone, tuned for cartpole: few rows, learned from often.
 _FEW_ROWS: dict[str, Any] = {
     "envs": 16,
@@ -178,8 +198,8 @@ def presets(
         quick = dataclasses.replace(quick, simulations=32, unroll=8, max_moves=10_000)
     if quick.samples:
         quick = dataclasses.replace(quick, **_SAMPLED)
-    elif quick.learns_model and players == 1 and size <= 32:
-        quick = dataclasses.replace(quick, **_FEW_ROWS)
+    elif quick.learns_model and size <= 32:
+        quick = dataclasses.replace(quick, **(_FEW_ROWS if players == 1 else _SMALL_BOARD))
     # Convolutions cost more than a perceptron: a batch of windows has fewer of them.
     windows = quick.window if board and agent in ("expert", "sampled-alphazero") else 1
     quick = dataclasses.replace(quick, batch=max(16, quick.batch // windows))

@@ -39,6 +39,7 @@ def muzero(config: Config, world: World, network: Any) -> MuZero:
         num_unroll=config.model_steps,
         n_steps=config.n_steps,
         value_weight=config.value_weight,
+        reward_weight=config.reward_weight,
         entropy_bonus=config.entropy_bonus,
         consistency=config.consistency,
         bootstrap="network",

@@ -33,6 +33,9 @@ TUNED = {
     "pendulum": ("spo", "mpo", "ppo", "vmpo"),
     "brax/inverted_pendulum": ("spo", "mpo"),
 }
+#: Agents that observe an environment and never step one to plan, so that nothing hidden reaches
+#: them.
+OBSERVERS = ("ppo", "vmpo", "mpo", "muzero", "stochastic", "sampled")
 #: Environments of which a trained player comes with an app.
 TRAINED = ("cartpole", "pendulum", "pgx/connect_four", *OWN_APPS)
 #: The symmetries of boards, by game.
@@ -117,9 +120,9 @@ class World:
             )
         if not self.agents:
             raise UsageError(
-                f"{self.name} hides a part of its state from the player, and has no `resample` to "
-                "guess it with, so no agent can plan in it; `zero list` names the agents of every "
-                "game, such as alphazero for pgx/connect_four."
+                f"{self.name} hides a part of its state from its two players, and has no "
+                "`resample` to guess it with, so no agent can plan in it; `zero list` names the "
+                "agents of every game, such as alphazero for pgx/connect_four."
             )
         if agent is None or agent in self.agents:
             return agent or self.agents[0]
@@ -143,9 +146,16 @@ def build_world(name: str) -> World:
 def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
     """The agents that can play an environment, the best first."""
     kind, two = facts.kind, facts.num_players == 2
-    if facts.hidden:
-        guessed = issubclass(kind, AbstractHiddenEnvironment)
-        return (("alphazero",) if two else ("expert",)) if guessed else ()
+    if not facts.hidden:
+        return _agents_of_kind(kind, two=two)
+    guessed = issubclass(kind, AbstractHiddenEnvironment)
+    if two:
+        return ("alphazero",) if guessed else ()
+    able = _agents_of_kind(kind, two=False)
+    return (*(("expert",) if guessed else ()), *(agent for agent in OBSERVERS if agent in able))
+
+
+def _agents_of_kind(kind: type, *, two: bool) -> tuple[str, ...]:
     if issubclass(kind, AbstractContinuousEnvironment):
         return "spo", "mpo", "ppo", "vmpo", "sampled", "sampled-alphazero"
     if issubclass(kind, AbstractFactoredEnvironment) and not two:
