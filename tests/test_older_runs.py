@@ -25,6 +25,7 @@ ADDED = {
     "env_engine": "pgx",
     "model_steps": 5,
     "reward_weight": 1.0,
+    "temperature": 0.0,
     "normalise_observations": True,
     "reanalyse": 0.0,
     "consistency": 0.0,

@@ -148,6 +148,7 @@ _SAMPLED: dict[str, Any] = {
 #: something, and rewards, which only the last move has, are learned first.
 _SMALL_BOARD: dict[str, Any] = {
     "steps": 1000,
+    "evaluate_every": 100,
     "updates": 32,
     "batch": 128,
     "capacity": 2048,
@@ -160,16 +161,20 @@ _SMALL_BOARD: dict[str, Any] = {
     "n_steps": 3,
     "reward_weight": 5.0,
 }
-#: Of agents that learn a model and play alone, tuned for cartpole: few rows, learned from often.
+#: Of agents that learn a model and play alone, tuned for cartpole: few rows, learned from often
+#: while they are new, since values of positions that only worse players reached stay low, and moves
+#: that try both actions where the search finds them alike.
 _FEW_ROWS: dict[str, Any] = {
     "envs": 16,
     "unroll": 16,
     "updates": 32,
     "batch": 128,
-    "capacity": 2048,
+    "capacity": 512,
     "learning_rate": 2e-3,
     "clip": 5.0,
     "search": "muzero",
+    "temperature_moves": 0,
+    "temperature": 0.25,
     "simulations": 16,
     "player_simulations": 16,
     "blocks": 1,
@@ -177,6 +182,7 @@ _FEW_ROWS: dict[str, Any] = {
     "gamma": 0.99,
     "n_steps": 10,
     "value_weight": 0.25,
+    "consistency": 2.0,
     "reanalyse": 0.25,
 }
 

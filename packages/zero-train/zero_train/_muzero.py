@@ -113,8 +113,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     with a `projection_size` does.
 
     It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
-    fewer steps. It gives the buffer priorities, `|plan's value - z|` of the first row: use a
-    [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0` draws uniformly.
+    fewer steps. It gives the buffer priorities, `|v - z|` of the first row with the value `v` that
+    `bootstrap` names: use a [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0`
+    draws uniformly.
 
     **Attributes:**
 
@@ -246,7 +247,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             )
         # A window that begins at a final observation has nothing to unroll.
         weights = jnp.where(rows.last[:, 0], 0.0, batch.weights[:, 0])
-        learned = mask_rows(weights, self.unrolled(rows, self._values(state, rows), key=key))
+        values = self._values(state, rows)
+        learned = mask_rows(weights, self.unrolled(rows, values, key=key))
         params, optimiser, metrics = gradient_step(
             lambda params: self._loss(params, state.statistics, rows, learned, weights),
             self.optimiser,
@@ -263,7 +265,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         )
         new = MuZeroState(params, target, optimiser, updates, state.statistics)
         # What has no priority is never drawn again, as is right for windows that teach nothing.
-        priorities = jnp.maximum(jnp.abs(rows.record.value[:, 0] - learned.value[:, 0]), LEAST)
+        priorities = jnp.maximum(jnp.abs(values[:, 0] - learned.value[:, 0]), LEAST)
         return if_finite(metrics, new, state), metrics, mask_rows(weights, priorities)
 
     def unrolled(

@@ -164,7 +164,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     concentration: Annotated[float, Ge(1e-6)] = 10.0
     """PUCT: total concentration of the Dirichlet noise, divided by the number of legal moves."""
     temperature_moves: int = 20
-    """PUCT: plies of a game in which the move is sampled from the visits; in later plies the most
+    """PUCT: plies of a game in which the move is sampled from the visits."""
+    temperature: NonNegative = 0.0
+    """PUCT: temperature at which moves of later plies are sampled from the visits; at 0 the most
     visited move is played."""
     player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
@@ -175,6 +177,8 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     average: Fraction = 0.95
     """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
     play."""
+
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"temperature": 0.0})
 
     def explorer(self, **parts: Any) -> TreeSearch:
         """The planner of self-play.
@@ -191,7 +195,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         parts = {
             "kernels": "auto",
             "noise": DirichletNoise(self.noise, total=self.concentration) if self.noise else None,
-            "temperature": Temperature(first=1.0, then=0.0, moves=self.temperature_moves),
+            "temperature": Temperature(1.0, self.temperature, self.temperature_moves),
             **parts,
         }
         if self.search == "muzero":
