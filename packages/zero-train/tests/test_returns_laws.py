@@ -281,6 +281,10 @@ def test_bad_numbers():
     state = x["reward"], x["discount"], x["value"], x["last"]
     with pytest.raises(ValueError, match=r"n_step_returns\(n=0\)"):
         returns.n_step_returns(*state, n=0)
+    with pytest.raises(ValueError, match=r"n_step_returns\(n=.*1 or more"):
+        returns.n_step_returns(*state, n=jnp.arange(w.ROWS, dtype=jnp.int32))
+    with pytest.raises(ValueError, match=r"n_step_returns\(n=\)` is 2.5; give integers"):
+        returns.n_step_returns(*state, n=2.5)
     for lambda_ in (1.5, -0.1, float("nan")):
         with pytest.raises(ValueError, match=rf"truncated_gae\(lambda_={lambda_}\)`: must be"):
             returns.truncated_gae(*state, lambda_=lambda_)
