@@ -95,13 +95,14 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
-        for name in ("consistency", "value_prefix", "correction"):
-            value, chance = getattr(self, name), name == "value_prefix" and self.agent == "stochastic"
-            if value and (chance or not self.learns_model):
+        learned = "" if self.learns_model else "no model"
+        rewards = "each reward" if self.agent == "stochastic" else learned
+        needs = {"consistency": learned, "correction": learned, "value_prefix": rewards}
+        for name, instead in needs.items():
+            if instead and getattr(self, name):
                 raise UsageError(
-                    f"--{name.replace('_', '-')} {value:g} was given with --agent {self.agent}, "
-                    f"which learns {'each reward' if chance else 'no model'}; give 0, or --agent "
-                    "muzero."
+                    f"--{name.replace('_', '-')} {getattr(self, name):g} was given with --agent "
+                    f"{self.agent}, which learns {instead}; give 0, or --agent muzero."
                 )
         if self.learns_model and self.capacity <= self.model_steps + self.n_steps:
             raise UsageError(

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 from zero_envs import Observation
 from zero_search import TreeSearch
@@ -31,32 +32,39 @@ from .test_muzero import (
 )
 
 
-class LinearPrefix(Linear):
+class LinearPrefix(eqx.Module):
     """A linear memory of the hidden states, which says the sum of the rewards."""
 
-    memory: Any = None
+    world: Linear
+    memory: Array
     prefix_steps: int = eqx.field(static=True, default=3)
 
     def __init__(self, *, key):
-        super().__init__(key=key)
+        self.world = Linear(key=key)
         self.memory = 0.5 * jr.normal(jr.fold_in(key, 4), (5, 5))
+
+    def represent(self, features):
+        return self.world.represent(features)
+
+    def predict(self, hidden):
+        return self.world.predict(hidden)
 
     def init(self):
         return jnp.zeros(5)
 
     def step(self, hidden, action, carry):
-        hidden = self.move[action] @ hidden
+        hidden, _ = self.world.step(hidden, action)
         carry = self.memory @ carry + hidden
-        return hidden, self.heads[-1] @ carry, carry
+        return hidden, self.world.heads[-1] @ carry, carry
 
 
 def forward(net: Any, features: np.ndarray, actions: np.ndarray) -> list:
     """The prefixes after each step."""
-    hidden, found = net.encode @ features, []
+    hidden, carry, found = net.world.encode @ features, np.zeros(5), []
     for k, action in enumerate(actions):
-        hidden = net.move[action] @ hidden
-        carry = hidden if k % 3 == 0 else net.memory @ carry + hidden
-        found.append(net.heads[-1] @ carry)
+        hidden = net.world.move[action] @ hidden
+        carry = net.memory @ (np.zeros(5) if k % 3 == 0 else carry) + hidden
+        found.append(net.world.heads[-1] @ carry)
     return found
 
 
@@ -86,19 +94,26 @@ def test_the_loss_is_that_of_sums_which_begin_anew(num_players):
     assert float(metrics["reward_loss"]) == pytest.approx(total / count, rel=1e-4) and ends > 3
 
 
-class Sums(Table):
-    """The ring as a model that says sums of rewards, for the player who moved. It is wrong where
+class Sums(eqx.Module):
+    """A table of the ring that says sums of rewards, for the player who moved. It is wrong where
     its memory is not cleared in time."""
 
+    table: Table
     num_players: int = 1
     prefix_steps: int = 2
+
+    def represent(self, features):
+        return self.table.represent(features)
+
+    def predict(self, hidden):
+        return self.table.predict(hidden)
 
     def init(self):
         return jnp.zeros(()), jnp.zeros((), jnp.int32)
 
     def step(self, hidden, action, carry):
         total, steps = carry
-        hidden, reward = Table.step(self, hidden, action)
+        hidden, reward = self.table.step(hidden, action)
         total = jnp.where(steps < self.prefix_steps, total, 1e3)
         total = reward + (total if self.num_players == 1 else -total)
         return hidden, total, (total, steps + 1)
@@ -108,7 +123,7 @@ class Sums(Table):
 @pytest.mark.parametrize("search", ["muzero", "gumbel"])
 def test_sums_are_planned_over_as_rewards_are(search, num_players):
     """Visit by visit, in trees that are deeper than the sums."""
-    guesses = jr.normal(jr.key(8), (7, ACTIONS + 1))
+    table = Table(jr.normal(jr.key(8), (7, ACTIONS + 1)))
     planner = getattr(TreeSearch, search)(48)
     obs = jax.vmap(RING.observe)(jnp.arange(7, dtype=jnp.int32))
 
@@ -118,25 +133,25 @@ def test_sums_are_planned_over_as_rewards_are(search, num_players):
         state = planner.init(model, obs)
         return planner.plan(model, obs, state, key=jr.split(jr.key(9), 7), obs=obs)[0]
 
-    wanted, found = plan(Table(guesses)), plan(Sums(guesses, num_players))
-    assert np.min(wanted.metrics["depth"]) > 2
+    wanted, found = plan(table), plan(Sums(table, num_players))
+    assert np.min(wanted.stats["depth"]) > 2
     np.testing.assert_array_equal(wanted.visits, found.visits)
     np.testing.assert_allclose(wanted.value, found.value, rtol=1e-4, atol=1e-5)
-    without = plan(Sums(guesses, num_players, prefix_steps=1))
+    without = plan(Sums(table, num_players, prefix_steps=1))
     np.testing.assert_array_equal(wanted.visits, without.visits)
 
 
 @pytest.mark.parametrize("num_players", [1, 2])
 @pytest.mark.parametrize("kind", [LatentModel, LatentPolicyModel])
 def test_what_is_imagined_are_rewards(kind, num_players):
-    guesses, places = jr.normal(jr.key(8), (7, ACTIONS + 1)), jnp.arange(7, dtype=jnp.int32)
-    obs = jax.vmap(RING.observe)(places)
+    table = Table(jr.normal(jr.key(8), (7, ACTIONS + 1)))
+    obs = jax.vmap(RING.observe)(jnp.arange(7, dtype=jnp.int32))
     actions = jr.randint(jr.key(1), (7, 7), 0, ACTIONS, jnp.int32)
     found = [
         eqx.filter_jit(kind(network, GAMMA, num_players).imagine)(
             obs, actions, key=jr.split(jr.key(2), 7)
         )
-        for network in (Table(guesses), Sums(guesses, num_players))
+        for network in (table, Sums(table, num_players))
     ]
     for wanted, other in zip(*found, strict=True):
         np.testing.assert_allclose(wanted, other, rtol=1e-4, atol=1e-5)
@@ -201,23 +216,31 @@ def test_what_does_not_fit_is_refused():
         agent_of(correction=-1)
 
 
-class PrefixPerceptrons(Perceptrons):
-    """The same with a memory of the hidden states for the sums of rewards."""
+class PrefixPerceptrons(eqx.Module):
+    """Perceptrons with a memory of the hidden states for the sums of rewards."""
 
-    memory: Any = None
-    total: Any = None
-    prefix_steps: int = 2
+    world: Perceptrons
+    memory: eqx.nn.GRUCell
+    total: eqx.nn.Linear
+    prefix_steps: int = eqx.field(static=True, default=2)
 
     def __init__(self, *, key):
-        super().__init__(key=key)
-        self.memory = eqx.nn.GRUCell(16, 16, key=jr.fold_in(key, 4))
-        self.total = eqx.nn.Linear(16, 1, key=jr.fold_in(key, 5))
+        keys = jr.split(key, 3)
+        self.world = Perceptrons(key=keys[0])
+        self.memory = eqx.nn.GRUCell(16, 16, key=keys[1])
+        self.total = eqx.nn.Linear(16, 1, key=keys[2])
+
+    def represent(self, features):
+        return self.world.represent(features)
+
+    def predict(self, hidden):
+        return self.world.predict(hidden)
 
     def init(self):
         return jnp.zeros(16)
 
     def step(self, hidden, action, carry):
-        hidden, _ = Perceptrons.step(self, hidden, action)
+        hidden, _ = self.world.step(hidden, action)
         carry = self.memory(hidden, carry)
         return hidden, self.total(carry)[0], carry
 

@@ -53,9 +53,7 @@ def candidates_and_value(plan: Plan) -> PlanRecord:
     return PlanRecord(plan.weights, plan.value, plan.candidates)
 
 
-def dated(
-    record: Callable[[Plan], PlanRecord], updates: Int[Array, ""], plan: Plan
-) -> PlanRecord:
+def dated(record: Callable[[Plan], PlanRecord], updates: Int[Array, ""], plan: Plan) -> PlanRecord:
     """The record of a plan, with how many updates the learner had made."""
     dates = jnp.broadcast_to(updates, plan.value.shape)
     return dataclasses.replace(record(plan), updates=dates)

@@ -196,8 +196,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         check_count(owner, 0, correction=self.correction)
         if self.correction and not self.n_steps:
             raise ValueError(
-                f"MuZero(n_steps=0, correction={self.correction}): there are no returns to shorten; "
-                "give a correction of 0."
+                f"MuZero(n_steps=0, correction={self.correction}): there are no returns to "
+                "shorten; give a correction of 0."
             )
         if self.bootstrap not in ("plan", "network"):
             raise ValueError(f"MuZero(bootstrap={self.bootstrap!r}): give 'plan' or 'network'.")

@@ -122,19 +122,20 @@ def unroll_batch(
         coded = code(features, learned.played, learned.chance)
     first = jax.tree.map(lambda x: x[:, 0], features)
     codes = None if coded is None else coded[1]
-    return coded, jax.vmap(ft.partial(unroll, network))(first, learned.action, codes)
+    begun = network.init() if isinstance(network, PrefixNetwork) else None
+    return coded, jax.vmap(ft.partial(unroll, network, begun))(first, learned.action, codes)
 
 
 def unroll(
     network: Any,
+    begun: PyTree[Array],
     features: PyTree[Array],
     actions: PyTree[Array],
     codes: Float[Array, "steps codes"] | None,
 ) -> tuple[Array, Array, Any, Array, Any]:
-    """The hidden states after each step of one window, the rewards or their prefixes, policies and
-    values of all positions, and with codes what is predicted of its afterstates. The first reward
-    is filler."""
-    begun = network.init() if isinstance(network, PrefixNetwork) else None
+    """The hidden states after each step of one window, the rewards, policies and values of all
+    positions, and with codes what is predicted of its afterstates. The first reward is filler.
+    Rewards are prefixes if there is a carry that these are `begun` with."""
 
     def body(state: tuple[Array, Any], step: tuple[Any, Array | None, Array]) -> Any:
         (hidden, carry), (action, code, number), after = state, step, None
