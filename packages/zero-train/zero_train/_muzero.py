@@ -304,7 +304,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
                     f"MuZero(correction={self.correction}) was given rows that do not say how old "
                     "they are; collect them with its own actor, or give a correction of 0."
                 )
-            horizons = jnp.maximum(1, self.n_steps - (updates - made) // self.correction)
+            steps = self.n_steps - (updates - made) // self.correction
+            horizons = jnp.clip(steps, 1, self.n_steps)
         keys = jr.split(key, rows.last.shape[0])
         return jax.vmap(self._unrolled)(rows, values, horizons, keys)
 
