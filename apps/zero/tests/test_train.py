@@ -192,8 +192,8 @@ def test_a_model_is_learned_and_plays(agent, flags, zero, tmp_path, without_char
 @pytest.mark.parametrize(
     "agent, flag, what",
     [
-        ("expert", "--consistency", "no model"),
-        ("expert", "--correction", "no model"),
+        ("alphazero", "--consistency", "no model"),
+        ("alphazero", "--correction", "no model"),
         ("alphazero", "--value-prefix", "no model"),
         ("stochastic", "--value-prefix", "each reward"),
     ],

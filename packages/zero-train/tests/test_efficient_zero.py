@@ -94,6 +94,32 @@ def test_the_loss_is_that_of_sums_which_begin_anew(num_players):
     assert float(metrics["reward_loss"]) == pytest.approx(total / count, rel=1e-4) and ends > 3
 
 
+def test_the_gradient_into_the_memory_is_not_halved():
+    """As that into a hidden state is: of the first of two steps of descent on rewards alone."""
+    agent = agent_of(network=LinearPrefix, num_unroll=2, value_weight=0.0)
+    batch = jax.tree.map(lambda x: x[:1], windows(1))
+    # Policies that equal the targets have no gradient.
+    uniform = jnp.full_like(batch.items.record.weights, 1 / ACTIONS)
+    actions = jnp.arange(ROWS, dtype=jnp.int32)[None] % ACTIONS
+    batch = eqx.tree_at(
+        lambda b: (b.items.record.weights, b.items.action, b.items.last, b.items.discount),
+        batch,
+        (uniform, actions, jnp.zeros((1, ROWS), bool), jnp.ones((1, ROWS))),
+    )
+    state = agent.init(key=jr.key(0))
+    heads = jnp.zeros_like(state.params.world.heads).at[-1].set(state.params.world.heads[-1])
+    state = eqx.tree_at(lambda s: s.params.world.heads, state, heads)
+    after, _, _ = jax.jit(lambda s, b: agent.update(s, b, key=jr.key(2)))(state, batch)
+    net = jax.tree.map(lambda x: np.asarray(x, np.float64), bind(LinearPrefix, state.params))
+    features, reward = (np.asarray(x[0]) for x in (batch.items.obs.features, batch.items.reward))
+    hidden, head = net.world.encode @ features[0], net.world.heads[-1]
+    errors = forward(net, features[0], np.array([0, 1])) - np.cumsum(reward[:2])
+    reaches = errors[0] * head + errors[1] * (net.memory + 0.5 * net.world.move[1]).T @ head
+    wanted = 1.3 / 2 * np.outer(reaches, hidden)
+    found = (state.params.world.move[0] - after.params.world.move[0]) / 0.1
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+
 class Sums(eqx.Module):
     """A table of the ring that says sums of rewards, for the player who moved. It is wrong where
     its memory is not cleared in time."""
