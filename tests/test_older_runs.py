@@ -29,6 +29,8 @@ ADDED = {
     "normalise_observations": True,
     "reanalyse": 0.0,
     "consistency": 0.0,
+    "value_prefix": 0,
+    "correction": 0,
     "candidates": 20,
     "entropy_bonus": 0.0,
     "decay": 1.0,

@@ -168,13 +168,16 @@ def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert agents == ("spo", "mpo", "ppo", "vmpo", "sampled", "sampled-alphazero")
 
 
-@pytest.mark.parametrize("agent", ["muzero", "stochastic"])
-def test_a_model_is_learned_and_plays(agent, zero, tmp_path, without_charts):
+@pytest.mark.parametrize(
+    "agent, flags",
+    [("muzero", "--value-prefix 2 --correction 1 --reanalyse 0.5"), ("stochastic", "")],
+)
+def test_a_model_is_learned_and_plays(agent, flags, zero, tmp_path, without_charts):
     """Training, the network without a search, and what its networks do not fit."""
     run, small = f"{tmp_path}/run", "--preset tiny --envs 8 --batch 8 --updates 1 --steps 2".split()
     train = ("train", "zero_envs.testing:Nim", *small, "--games", "4", "--simulations", "2")
     with without_charts():
-        code, _, err = zero(*train, "--agent", agent, "--out", run)
+        code, _, err = zero(*train, "--agent", agent, *flags.split(), "--out", run)
     assert code == 0, err
     code, out, _ = zero("eval", run, "--simulations", "0", "--games", "4", "--json", "--run-code")
     assert code == 0 and json.loads(out)["simulations"] == 0
@@ -184,6 +187,23 @@ def test_a_model_is_learned_and_plays(agent, zero, tmp_path, without_charts):
     assert code == 2 and err.count("\n") == 1 and "ExpertIteration.init" in err
     code, _, err = zero(*train, "--agent", agent, "--out", f"{tmp_path}/none", "--capacity", "8")
     assert code == 2 and "--capacity 8 has no window of --model-steps 5" in err
+
+
+@pytest.mark.parametrize(
+    "agent, flag, what",
+    [
+        ("alphazero", "--consistency", "no model"),
+        ("alphazero", "--correction", "no model"),
+        ("alphazero", "--value-prefix", "no model"),
+        ("stochastic", "--value-prefix", "each reward"),
+    ],
+)
+def test_what_agents_do_not_learn_is_refused(agent, flag, what, zero):
+    code, _, err = zero("train", "pgx/tic_tac_toe", "--agent", agent, flag, "2")
+    said = (
+        f"{flag} 2 was given with --agent {agent}, which learns {what}; give 0, or --agent muzero"
+    )
+    assert code == 2 and said in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("agent", ["sampled", "sampled-alphazero"])

@@ -59,6 +59,12 @@ class Config(AbstractTreeSearchConfig):
     consistency: NonNegative = 0.0
     """Agents that learn a model: weight of the loss by which unrolled hidden states agree with what
     is observed."""
+    value_prefix: Annotated[int, Ge(0)] = 0
+    """Agents that learn a model, but not of chance: learn sums of so many rewards at most, which
+    begin anew after so many steps; 0 learns each reward."""
+    correction: Annotated[int, Ge(0)] = 0
+    """Agents that learn a model: a return has one step less than --n-steps for each so many updates
+    since it was collected; 0 leaves it as long as it is."""
     candidates: Count = 20
     """Sampled agents: actions that are drawn from the policy at every node of a search."""
     entropy_bonus: NonNegative = 0.0
@@ -78,6 +84,8 @@ class Config(AbstractTreeSearchConfig):
             "normalise_observations": True,
             "reanalyse": 0.0,
             "consistency": 0.0,
+            "value_prefix": 0,
+            "correction": 0,
             "candidates": 20,
             "entropy_bonus": 0.0,
         }
@@ -91,11 +99,15 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
-        if self.consistency and not self.learns_model:
-            raise UsageError(
-                f"--consistency {self.consistency:g} was given with --agent {self.agent}, which "
-                "learns no model; give 0, or --agent muzero."
-            )
+        learned = "" if self.learns_model else "no model"
+        rewards = "each reward" if self.agent == "stochastic" else learned
+        needs = {"consistency": learned, "correction": learned, "value_prefix": rewards}
+        for name, instead in needs.items():
+            if instead and getattr(self, name):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} {getattr(self, name):g} was given with --agent "
+                    f"{self.agent}, which learns {instead}; give 0, or --agent muzero."
+                )
         if self.learns_model and self.capacity <= self.model_steps + self.n_steps:
             raise UsageError(
                 f"--capacity {self.capacity} has no window of --model-steps {self.model_steps} and "

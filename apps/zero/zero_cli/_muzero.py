@@ -10,7 +10,13 @@ from jaxtyping import PRNGKeyArray
 
 from zero_app import UsageError
 from zero_memory import PrioritisedTrajectoryBuffer
-from zero_nets import RunningStatistics, StochasticWorldModel, ValueSupport, WorldModel
+from zero_nets import (
+    PrefixWorldModel,
+    RunningStatistics,
+    StochasticWorldModel,
+    ValueSupport,
+    WorldModel,
+)
 from zero_train import candidates_and_value, LatentPolicyModel, MuZero
 
 from ._config import Config
@@ -42,6 +48,7 @@ def muzero(config: Config, world: World, network: Any) -> MuZero:
         reward_weight=config.reward_weight,
         entropy_bonus=config.entropy_bonus,
         consistency=config.consistency,
+        correction=config.correction,
         bootstrap="network",
         statistics=_statistics(config, world),
     )
@@ -55,18 +62,20 @@ def windows(config: Config) -> Any:
 
 def world_model(
     config: Config, world: World, *, key: PRNGKeyArray
-) -> WorldModel | StochasticWorldModel:
+) -> WorldModel | PrefixWorldModel | StochasticWorldModel:
     """Convolutions for a board or image, a perceptron for any other observation."""
     features = world.observation.features
     if config.network != "auto":
         raise no_own_network(config)
-    kind = StochasticWorldModel if config.agent == "stochastic" else WorldModel
+    kind: Any = StochasticWorldModel if config.agent == "stochastic" else WorldModel
     shared: dict[str, Any] = {
         "value_shape": (_code(world).num_atoms,),
         "projection_size": 4 * config.channels if config.consistency else None,
         "key": key,
     }
     shared |= world.action_shape
+    if config.value_prefix:
+        kind, shared["prefix_steps"] = PrefixWorldModel, config.value_prefix
     if world.is_board:
         size = {"channels": config.channels, "blocks": config.blocks}
         return kind.convolutional(features.shape, **size, **shared)

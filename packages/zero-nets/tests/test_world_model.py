@@ -323,3 +323,52 @@ def test_a_model_may_have_vectors_for_a_loss_of_consistency(kind, board):
 def test_a_projector_has_a_predictor():
     with pytest.raises(ValueError, match="predictor"):
         vector_model(projector=lambda x: x)
+
+
+@pytest.mark.parametrize("board", [False, True])
+def test_a_prefix_remembers_the_steps_before(board):
+    """Beside the plain model; both ready-made ones have their sizes from the same arguments."""
+    shape, kind = (3, 4, 2) if board else (6,), zero_nets.PrefixWorldModel
+    sizes: dict[str, Any] = dict(width=8, value_shape=(7,), projection_size=5, key=jr.key(0))
+    if board:
+        model = kind.convolutional(shape, ACTIONS, channels=4, blocks=1, prefix_steps=3, **sizes)
+    else:
+        model = kind.perceptron(np.zeros(shape), ACTIONS, layers=2, prefix_steps=3, **sizes)
+    # The last layers of residual blocks are 0 at first, so that nothing would reach the first.
+    model = jax.tree.map(lambda x: x + 0.1 * nets.normal(*x.shape) if eqx.is_array(x) else x, model)
+    plain = eqx.tree_at(lambda world: world.reward, model.world, lambda hidden, key: hidden)
+
+    def unroll(model, observation):
+        hidden, carry = model.represent(observation), model.init()
+        found = []
+        for action in (4, 0, 2):
+            before, action = hidden, jnp.int32(action)
+            hidden, prefix, carry = model.step(hidden, action, carry)
+            found.append((before, action, hidden, prefix))
+        return found
+
+    @eqx.filter_jit
+    @ft.partial(eqx.filter_grad, has_aux=True)
+    def gradients(observation, model):
+        found = unroll(model, observation)
+        return found[2][3][0], found
+
+    gradient, found = gradients(jnp.asarray(nets.normal(*shape)), model)
+    assert np.abs(gradient).max() > 0 and model.prefix_steps == 3
+    carry, reward = model.init(), model.world.reward
+    for before, action, hidden, prefix in found:
+        np.testing.assert_allclose(plain.step(before, action)[0], hidden, rtol=1e-4, atol=1e-5)
+        output, carry = reward.rnn(reward.torso(hidden), carry)
+        np.testing.assert_allclose(reward.head(output), prefix, rtol=1e-3, atol=1e-4)
+    before, action, hidden, prefix = found[-1]
+    alone = model.step(before, action, model.init())[1]
+    assert prefix.shape == (7,) and np.abs(alone - prefix).max() > 1e-3
+    assert model.predict(hidden)[0].shape == (ACTIONS,)
+    assert model.predict_projection(model.project(hidden)).shape == (5,)
+
+
+def test_a_prefix_needs_a_memory():
+    with pytest.raises(ValueError, match="`reward` of LinearHead; give it a Recurrent"):
+        zero_nets.PrefixWorldModel(vector_model(), 5)
+    with pytest.raises(ValueError, match="`prefix_steps` is 0"):
+        zero_nets.PrefixWorldModel.perceptron(np.zeros(6), 9, prefix_steps=0, key=jr.key(0))

@@ -1,7 +1,7 @@
 """Equinox networks for search-based reinforcement learning.
 
 - Whole networks: `AlphaZeroNet`, `ActorCritic`, `Recurrent`, `WorldModel`,
-  `StochasticWorldModel`, or parts in a `Chain`.
+  `PrefixWorldModel`, `StochasticWorldModel`, or parts in a `Chain`.
 - Parts: `MLP`, `CNN`, `VisualResNet`, `VectorResNet`, `RNN`, `ResidualBlock`, `Conv`,
   `ChannelNorm`, `NoisyLinear`; `Select` and `Concatenate` for structured observations.
 - Heads: `CategoricalHead`, `MultiDiscreteHead`, `GaussianHead`, `TanhGaussianHead`, `BetaHead`,
@@ -65,6 +65,7 @@ from ._layers import (
     ResidualBlock as ResidualBlock,
 )
 from ._precision import MixedPrecision as MixedPrecision
+from ._prefix import PrefixWorldModel as PrefixWorldModel
 from ._recurrent import Recurrent as Recurrent, RNN as RNN
 from ._statistics import RunningStatistics as RunningStatistics
 from ._symmetry import BoardSymmetries as BoardSymmetries

@@ -146,7 +146,7 @@ def returned(rows: Any, b: Any, at: int, steps: int) -> float:
     return rows.reward[b, at] + GAMMA * rows.discount[b, at] * later
 
 
-def by_hand(rows: Any, b: Any) -> list[dict[str, Any]]:
+def by_hand(rows: Any, b: Any, horizons: Any = None) -> list[dict[str, Any]]:
     """What each position of an unroll learns; `None` where it learns nothing."""
     record, found, state = rows.record, [], "runs"
     for k in range(STEPS + 1):
@@ -161,7 +161,7 @@ def by_hand(rows: Any, b: Any) -> list[dict[str, Any]]:
         else:
             reward = None
         if state == "runs":
-            value = returned(rows, b, k, N)
+            value = returned(rows, b, k, N if horizons is None else horizons[b, k])
         else:
             value = 0.0 if state == "over" else None
         learns = state == "runs" and not rows.last[b, k]

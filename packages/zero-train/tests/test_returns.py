@@ -161,6 +161,21 @@ def test_n_steps_by_definition(n):
 
 
 @pytest.mark.parametrize("seed", (0, 1))
+def test_rows_may_have_horizons_of_their_own(seed):
+    window = w.windows(seed, finals=0.1)
+    window["n"] = np.random.default_rng(seed).integers(1, w.ROWS + 3, window["last"].shape)
+    each = lambda w_, t, end: w.mixed_return(w_, t, end, n=int(w_["n"][t]))
+    x = {name: jnp.asarray(y, jnp.float32) for name, y in window.items()}
+    found = jax.jit(jax.vmap(lambda *x, n, trace: returns.n_step_returns(*x, n=n, lambda_=trace)))(
+        *(x[name] for name in STATE[:3]),
+        jnp.asarray(window["last"]),
+        n=jnp.asarray(window["n"], jnp.int32),
+        trace=x["trace"],
+    )
+    assert_equal(found, w.by_definition(each, window))
+
+
+@pytest.mark.parametrize("seed", (0, 1))
 def test_weighed_errors_by_definition(seed):
     window = w.windows(seed)
     found = ours(window, "importance_corrected_td_errors", *WEIGHED, trace=True)

@@ -1,6 +1,7 @@
 """What multistep returns must satisfy among themselves, and where gradients flow."""
 
 import functools as ft
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -281,6 +282,11 @@ def test_bad_numbers():
     state = x["reward"], x["discount"], x["value"], x["last"]
     with pytest.raises(ValueError, match=r"n_step_returns\(n=0\)"):
         returns.n_step_returns(*state, n=0)
+    with pytest.raises(ValueError, match=r"n_step_returns\(n=.*1 or more"):
+        returns.n_step_returns(*state, n=jnp.arange(w.ROWS, dtype=jnp.int32))
+    halves: Any = 2.5
+    with pytest.raises(ValueError, match=r"n_step_returns\(n=\)` is 2.5; give integers"):
+        returns.n_step_returns(*state, n=halves)
     for lambda_ in (1.5, -0.1, float("nan")):
         with pytest.raises(ValueError, match=rf"truncated_gae\(lambda_={lambda_}\)`: must be"):
             returns.truncated_gae(*state, lambda_=lambda_)

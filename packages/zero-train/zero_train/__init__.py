@@ -88,6 +88,8 @@ from ._latent import (
     LatentNetwork as LatentNetwork,
     LatentNode as LatentNode,
     LatentPolicyModel as LatentPolicyModel,
+    LatentPrefix as LatentPrefix,
+    PrefixNetwork as PrefixNetwork,
     StochasticNetwork as StochasticNetwork,
 )
 from ._learning import (

@@ -33,12 +33,14 @@ class PlanRecord(eqx.Module):
     - `value`: the root's value.
     - `candidates`: the actions that have these weights; `None` for all of them, in order.
     - `state`: what was planned from, where it is kept to plan from it anew.
+    - `updates`: how many the learner had made when this was played, where it asks for a row's age.
     """
 
     weights: Float[Array, "*axes candidates"]
     value: Float[Array, "*axes"]
     candidates: PyTree[Array] = None
     state: PyTree[Array] = None
+    updates: Int[Array, "*axes"] | None = None
 
 
 def policy_and_value(plan: Plan) -> PlanRecord:
@@ -49,6 +51,12 @@ def policy_and_value(plan: Plan) -> PlanRecord:
 def candidates_and_value(plan: Plan) -> PlanRecord:
     """The `PlanRecord` of a plan over some actions, such as a [`zero_search.SampledSearch`][]'s."""
     return PlanRecord(plan.weights, plan.value, plan.candidates)
+
+
+def dated(record: Callable[[Plan], PlanRecord], updates: Int[Array, ""], plan: Plan) -> PlanRecord:
+    """The record of a plan, with how many updates the learner had made."""
+    dates = jnp.broadcast_to(updates, plan.value.shape)
+    return dataclasses.replace(record(plan), updates=dates)
 
 
 class PlanningActor(AbstractActor[Carry], Generic[Carry]):
@@ -121,12 +129,14 @@ class Reanalyser(eqx.Module):
         obs, record = jax.tree.map(flat, (rows.obs, rows.record))
         # A model that plans from observations has no states: any array tells how many there are.
         state = record.state if self.actor.keeps_state else obs
-        _, record, _ = self.actor.act(state, obs, self.actor.init(state), key=key)
+        _, anew, _ = self.actor.act(state, obs, self.actor.init(state), key=key)
+        # What was played is as old as before.
+        anew = dataclasses.replace(anew, updates=record.updates)
 
         def stored(old: Array, new: Array) -> Array:
             return old.at[tuple(map(slice, axes))].set(new.reshape(*axes, *new.shape[1:]))
 
-        return dataclasses.replace(rows, record=jax.tree.map(stored, rows.record, record))
+        return dataclasses.replace(rows, record=jax.tree.map(stored, rows.record, anew))
 
 
 class PolicyActor(AbstractReflexActor):

@@ -1,5 +1,6 @@
 """Learned models, which know of an environment only what was observed."""
 
+import dataclasses
 import functools as ft
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +19,7 @@ from zero_search import (
     sampled_step,
 )
 
-from ._mesh import split_rows
+from ._mesh import select_rows, split_rows
 from ._model import check_gamma, decoded, ValueCode
 from ._policies import masked, normalised, Statistics
 
@@ -38,6 +39,38 @@ class LatentNetwork(Protocol):
     def predict(self, hidden: Array) -> tuple[Any, Array]:
         """The logits, or for a [`zero_train.LatentPolicyModel`][] the policy, and the value of a
         hidden state, for the player to move."""
+        ...
+
+
+@runtime_checkable
+class PrefixNetwork(Protocol):
+    """A [`zero_train.LatentNetwork`][] that predicts value prefixes, as a
+    `zero_nets.PrefixWorldModel` does (EfficientZero, Ye et al. 2021,
+    https://arxiv.org/abs/2111.00210, section 4.2): after each step the sum of the rewards so far,
+
+    `P_k = r_k + P_(k-1)`, between two players `r_k - P_(k-1)`, for the player who moved,
+
+    of at most `prefix_steps` steps, after which the sum begins anew with `P_0 = 0` and the carry of
+    `init`. Nothing in it is discounted. A plan has their differences for rewards."""
+
+    prefix_steps: int
+
+    def represent(self, features: Any) -> Array:
+        """The hidden state of the features of an observation."""
+        ...
+
+    def init(self) -> PyTree[Array]:
+        """The carry before the first step of a sum."""
+        ...
+
+    def step(
+        self, hidden: Array, action: Any, carry: PyTree[Array]
+    ) -> tuple[Array, Array, PyTree[Array]]:
+        """The next hidden state, the sum up to it, and the next carry."""
+        ...
+
+    def predict(self, hidden: Array) -> tuple[Any, Array]:
+        """As in a [`zero_train.LatentNetwork`][]."""
         ...
 
 
@@ -76,12 +109,23 @@ class StochasticNetwork(Protocol):
         ...
 
 
+class LatentPrefix(eqx.Module):
+    """The sum of the rewards of the last `steps` steps, for the player who moved, and what the
+    network remembers of them."""
+
+    carry: PyTree[Array]
+    total: Float[Array, " batch"]
+    steps: Int[Array, " batch"]
+
+
 class LatentNode(eqx.Module):
     """A hidden state, and the actions that a plan may take there: those that are legal at the root,
-    and below it all, since the network alone knows what comes then. `None` where all are."""
+    and below it all, since the network alone knows what comes then. `None` where all are. With a
+    [`zero_train.PrefixNetwork`][] also the sum that its rewards are told from."""
 
     hidden: Float[Array, "batch ..."]
     legal: Bool[Array, "batch actions"] | None
+    prefix: LatentPrefix | None = None
 
 
 class LatentAfterstate(eqx.Module):
@@ -127,22 +171,43 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
                 "without `reuse`, and give `plan` the observations."
             )
         features = normalised(self.statistics, obs.features)
-        return LatentNode(jax.vmap(self.network.represent)(features), obs.legal)
+        hidden = jax.vmap(self.network.represent)(features)
+        prefix = self._begun(len(hidden)) if isinstance(self.network, PrefixNetwork) else None
+        return LatentNode(hidden, obs.legal, prefix)
+
+    def _begun(self, rows: int) -> LatentPrefix:
+        carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape)), self.network.init())
+        return LatentPrefix(carry, jnp.zeros(rows, jnp.float32), jnp.zeros(rows, jnp.int32))
 
     def predicted(self, node: LatentNode) -> tuple[Any, Float[Array, " batch"]]:
         """What the network predicts for hidden states, values decoded."""
         policy, value = jax.vmap(self.network.predict)(node.hidden)
         return policy, self.numbers(value)
 
+    def moved(
+        self, node: LatentNode, action: PyTree[Array]
+    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+        """What a step of a network without chance returns."""
+        network, before = self.network, node.prefix
+        if before is None:
+            return self.stepped(node, *jax.vmap(network.step)(node.hidden, action))
+        hidden, total, carry = jax.vmap(network.step)(node.hidden, action, before.carry)
+        after, total, discount, last = self.stepped(node, hidden, total)
+        reward = total - turned(before.total, self.num_players)
+        steps = (before.steps + 1) % network.prefix_steps
+        prefix = LatentPrefix(carry, total, steps)
+        prefix = select_rows(steps == 0, self._begun(len(steps)), prefix)
+        return dataclasses.replace(after, prefix=prefix), reward, discount, last
+
     def stepped(
         self, before: LatentNode, hidden: Float[Array, "batch ..."], reward: Array
     ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
         """What a step returns that leads to these hidden states, with these outputs for rewards."""
         reward = self.numbers(reward)
-        sign = self.gamma if self.num_players == 1 else -self.gamma
         legal = jax.tree.map(jnp.ones_like, before.legal)
         last = jnp.zeros(reward.shape, bool)
-        return LatentNode(hidden, legal), reward, jnp.full_like(reward, sign), last
+        discount = turned(jnp.full_like(reward, self.gamma), self.num_players)
+        return LatentNode(hidden, legal), reward, discount, last
 
     def imagine(
         self, obs: Observation, actions: PyTree[Array], *, key: Key[Array, " batch"]
@@ -179,18 +244,19 @@ class LatentModel(AbstractLatentModel, AbstractChanceModel[LatentNode, LatentAft
     """A learned model of discrete actions, see [`zero_train.AbstractLatentModel`][].
 
     What kind of world it is follows from the network: with a [`zero_train.StochasticNetwork`][]
-    tree searches have chance nodes, whose outcomes are the codes (Antonoglou et al. 2022).
+    tree searches have chance nodes, whose outcomes are the codes (Antonoglou et al. 2022), and with
+    a [`zero_train.PrefixNetwork`][] rewards are differences of the sums that it predicts.
 
     **Attributes:**
 
-    - `network`: see [`zero_train.LatentNetwork`][] and [`zero_train.StochasticNetwork`][].
+    - `network`: a [`zero_train.LatentNetwork`][] or one of these two.
     - `gamma`: the discount factor, as in [`zero_train.EnvironmentModel`][].
     - `num_players`: 1, or 2 who take turns, so that every value is the opponent's one move later.
     - `code`: where rewards and values are logits over atoms, what they stand for.
     - `statistics`: to normalise features by, or `None`.
     """
 
-    network: LatentNetwork | StochasticNetwork
+    network: LatentNetwork | PrefixNetwork | StochasticNetwork
     gamma: float = 1.0
     num_players: int = 1
     code: ValueCode | None = None
@@ -205,7 +271,7 @@ class LatentModel(AbstractLatentModel, AbstractChanceModel[LatentNode, LatentAft
     ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
         if isinstance(self.network, StochasticNetwork):
             return sampled_step(self, node, action, key=key)
-        return self.stepped(node, *jax.vmap(self.network.step)(node.hidden, action))
+        return self.moved(node, action)
 
     def predict(
         self, node: LatentNode, *, key: Key[Array, " batch"]
@@ -246,7 +312,7 @@ class LatentPolicyModel(AbstractLatentModel, AbstractProposalModel[LatentNode]):
     """A learned model of continuous or factored actions, whose network predicts a policy such as
     the distributions of zero-nets. Its attributes are those of a [`zero_train.LatentModel`][]."""
 
-    network: LatentNetwork
+    network: LatentNetwork | PrefixNetwork
     gamma: float = 1.0
     num_players: int = 1
     code: ValueCode | None = None
@@ -255,13 +321,18 @@ class LatentPolicyModel(AbstractLatentModel, AbstractProposalModel[LatentNode]):
     def step(
         self, node: LatentNode, action: PyTree[Array], *, key: Key[Array, " batch"]
     ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        return self.stepped(node, *jax.vmap(self.network.step)(node.hidden, action))
+        return self.moved(node, action)
 
     def propose(
         self, node: LatentNode, *, key: Key[Array, " batch"]
     ) -> tuple[Proposal, Float[Array, " batch"]]:
         policy, value = self.predicted(node)
         return jax.vmap(masked)(policy, node.legal), value
+
+
+def turned(x: Array, num_players: int) -> Array:
+    """A number of the player who moved as that of who moves next."""
+    return x if num_players == 1 else -x
 
 
 def check_players(owner: str, num_players: int) -> None:

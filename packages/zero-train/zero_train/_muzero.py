@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from zero_memory import Batch
 from zero_search import AbstractPlanner, Plan
 
-from ._actors import PlanningActor, PlanRecord, policy_and_value, Reanalyser
+from ._actors import dated, PlanningActor, PlanRecord, policy_and_value, Reanalyser
 from ._agent import AbstractBlockAgent, AbstractReanalysingAgent, Experience, Metrics
 from ._arrays import check_count, check_kind, check_range
 from ._latent import AbstractLatentModel, check_players, LatentModel
@@ -43,6 +43,7 @@ from ._unroll import (
     CODE_TEMPERATURE,
     LEAST,
     likeness,
+    summed,
     unroll_batch,
     Unrolled,
 )
@@ -102,6 +103,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     batch of `softmax(e_k / 0.1)`, is subtracted: without it two outcomes that have one code at the
     start often keep it.
 
+    With a [`zero_train.PrefixNetwork`][] the sum of the rewards since the first position, which
+    begins anew after `prefix_steps` steps, is learned in the place of each reward.
+
     With `consistency` the hidden states of an unroll learn to agree with what is observed then, as
     in EfficientZero (Ye et al. 2021, https://arxiv.org/abs/2111.00210, section 4.1). To the loss is
     added, for each step,
@@ -119,8 +123,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
 
     **Attributes:**
 
-    - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][], or a
-        [`zero_train.StochasticNetwork`][] where the environment's steps are random.
+    - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][] or
+        [`zero_train.PrefixNetwork`][], or where the environment's steps are random a
+        [`zero_train.StochasticNetwork`][].
     - `optimiser`: any optax transformation.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
         falls while it learns.
@@ -145,6 +150,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `record`: `(plan) -> PlanRecord`, with the plan's candidates unless they are all actions.
     - `commitment`, `code_entropy_bonus`: as above; only a stochastic network has them.
     - `consistency`: as above.
+    - `correction`: a return has one step fewer, down to one, for each so many updates since its
+        first row was collected, in which the policy has changed (EfficientZero, section 4.3); 0
+        leaves them as long as they are.
     """
 
     network: Callable[..., Any]
@@ -169,6 +177,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     commitment: float = 0.25
     code_entropy_bonus: float = 0.1
     consistency: float = 0.0
+    correction: int = 0
 
     def __check_init__(self):
         owner = "MuZero"
@@ -184,6 +193,12 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             raise ValueError(
                 f"MuZero(n_steps={self.n_steps!r}, bootstrap={self.bootstrap!r}): give a count of "
                 "rewards; 0, the plans' own values, needs bootstrap='plan'."
+            )
+        check_count(owner, 0, correction=self.correction)
+        if self.correction and not self.n_steps:
+            raise ValueError(
+                f"MuZero(n_steps=0, correction={self.correction}): there are no returns to "
+                "shorten; give a correction of 0."
             )
         if self.bootstrap not in ("plan", "network"):
             raise ValueError(f"MuZero(bootstrap={self.bootstrap!r}): give 'plan' or 'network'.")
@@ -215,7 +230,10 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
 
     def actor(self, state: MuZeroState, *, explore: bool) -> PlanningActor:
         planner = self._explorer(state) if explore else self.planner
-        return PlanningActor(planner, self._model(state.params, state.statistics), self.record)
+        record = self.record
+        if self.correction:
+            record = eqx.Partial(dated, self.record, state.updates)
+        return PlanningActor(planner, self._model(state.params, state.statistics), record)
 
     def _explorer(self, state: MuZeroState) -> AbstractPlanner:
         found = self.explorer
@@ -248,7 +266,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         # A window that begins at a final observation has nothing to unroll.
         weights = jnp.where(rows.last[:, 0], 0.0, batch.weights[:, 0])
         values = self._values(state, rows)
-        learned = mask_rows(weights, self.unrolled(rows, values, key=key))
+        learned = self.unrolled(rows, values, updates=state.updates, key=key)
+        learned = mask_rows(weights, learned)
         params, optimiser, metrics = gradient_step(
             lambda params: self._loss(params, state.statistics, rows, learned, weights),
             self.optimiser,
@@ -269,21 +288,42 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         return if_finite(metrics, new, state), metrics, mask_rows(weights, priorities)
 
     def unrolled(
-        self, rows: Experience, values: Float[Array, "batch time"], *, key: PRNGKeyArray
+        self,
+        rows: Experience,
+        values: Float[Array, "batch time"],
+        *,
+        updates: int | Int[Array, ""] = 0,
+        key: PRNGKeyArray,
     ) -> Unrolled:
-        """What is learned from windows, with these values to bootstrap from."""
+        """What is learned from windows, with these values to bootstrap from, after so many
+        updates."""
+        horizons = None
+        if self.correction:
+            made = rows.record.updates
+            if made is None:
+                raise ValueError(
+                    f"MuZero(correction={self.correction}) was given rows that do not say how old "
+                    "they are; collect them with its own actor, or give a correction of 0."
+                )
+            steps = self.n_steps - (updates - made) // self.correction
+            horizons = jnp.clip(steps, 1, self.n_steps)
         keys = jr.split(key, rows.last.shape[0])
-        return jax.vmap(self._unrolled)(rows, values, keys)
+        return jax.vmap(self._unrolled)(rows, values, horizons, keys)
 
     def _unrolled(
-        self, rows: Experience, values: Float[Array, " time"], key: PRNGKeyArray
+        self,
+        rows: Experience,
+        values: Float[Array, " time"],
+        horizons: Int[Array, " time"] | None,
+        key: PRNGKeyArray,
     ) -> Unrolled:
         record: PlanRecord = rows.record
         value = values
         if self.n_steps:
             discount = self.gamma * rows.discount
             known = rows.reward, discount, values, rows.last
-            value = n_step_returns(*known, n=self.n_steps, lambda_=self.lambda_)
+            n = self.n_steps if horizons is None else horizons
+            value = n_step_returns(*known, n=n, lambda_=self.lambda_)
         over = _before(~rows.last & (rows.discount == 0))
         unknown = _before(rows.last & ~over)
         # Positions are the first rows; steps lead from all of them but the last one.
@@ -338,6 +378,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         weights: Float[Array, " batch"],
     ) -> tuple[Array, Metrics]:
         network = self._bound(params)
+        learned = summed(network, learned, self.num_players)
         positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
         features = normalised(statistics, positions)
         coded, unrolled = unroll_batch(network, features, learned)

@@ -1,5 +1,6 @@
 """The positions that MuZero's model is unrolled over: what they learn, and what it says of them."""
 
+import dataclasses
 import functools as ft
 from typing import Any
 
@@ -9,7 +10,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ._latent import StochasticNetwork
+from ._latent import PrefixNetwork, StochasticNetwork, turned
+from ._mesh import select_rows
 
 
 #: What priorities of windows that teach something, lengths and shares are kept above.
@@ -49,6 +51,18 @@ class Unrolled(eqx.Module):
     def played(self) -> Bool[Array, "*axes steps"]:
         """Which steps were played: those from positions where a policy is learned."""
         return self.policy_weight[..., :-1] > 0
+
+
+def summed(network: Any, learned: Unrolled, num_players: int) -> Unrolled:
+    """The same with the value prefixes of the rewards, if it is these that the network predicts."""
+    if not isinstance(network, PrefixNetwork):
+        return learned
+    prefix, prefixes = learned.reward[:, 0], [learned.reward[:, 0]]
+    for k in range(1, learned.reward.shape[1]):
+        begins = (k - 1) % network.prefix_steps == 0
+        prefix = learned.reward[:, k] + (0 if begins else turned(prefix, num_players))
+        prefixes.append(prefix)
+    return dataclasses.replace(learned, reward=jnp.stack(prefixes, axis=1))
 
 
 def chance_codes(
@@ -108,31 +122,40 @@ def unroll_batch(
         coded = code(features, learned.played, learned.chance)
     first = jax.tree.map(lambda x: x[:, 0], features)
     codes = None if coded is None else coded[1]
-    return coded, jax.vmap(ft.partial(unroll, network))(first, learned.action, codes)
+    begun = network.init() if isinstance(network, PrefixNetwork) else None
+    return coded, jax.vmap(ft.partial(unroll, network, begun))(first, learned.action, codes)
 
 
 def unroll(
     network: Any,
+    begun: PyTree[Array],
     features: PyTree[Array],
     actions: PyTree[Array],
     codes: Float[Array, "steps codes"] | None,
 ) -> tuple[Array, Array, Any, Array, Any]:
     """The hidden states after each step of one window, the rewards, policies and values of all
-    positions, and with codes what is predicted of its afterstates. The first reward is filler."""
+    positions, and with codes what is predicted of its afterstates. The first reward is filler.
+    Rewards are prefixes if there is a carry that these are `begun` with."""
 
-    def body(hidden: Array, step: tuple[Any, Array | None]) -> tuple[Array, Any]:
-        (action, code), after = step, None
+    def body(state: tuple[Array, Any], step: tuple[Any, Array | None, Array]) -> Any:
+        (hidden, carry), (action, code, number), after = state, step, None
+        # That of what a prefix remembers is not halved, as in the authors' program.
         before = optax.scale_gradient(hidden, 0.5)
-        if code is None:
-            hidden, reward = network.step(before, action)
-        else:
+        if code is not None:
             after = network.afterstate(before, action)
             hidden, reward = network.resolve(after, code)
-        return hidden, (hidden, reward, after)
+        elif begun is None:
+            hidden, reward = network.step(before, action)
+        else:
+            carry = select_rows(number % network.prefix_steps == 0, begun, carry)
+            hidden, reward, carry = network.step(before, action, carry)
+        return (hidden, carry), (hidden, reward, after)
 
     first = network.represent(features)
+    numbers = jnp.arange(len(jax.tree.leaves(actions)[0]), dtype=jnp.int32)
     # Not in a loop, where a CPU takes many times as long for the gradient of a convolution.
-    _, (hidden, rewards, after) = jax.lax.scan(body, first, (actions, codes), unroll=True)
+    steps = actions, codes, numbers
+    _, (hidden, rewards, after) = jax.lax.scan(body, (first, begun), steps, unroll=True)
     policies, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
     afterstates = None if after is None else jax.vmap(network.predict_afterstate)(after)
     return hidden, jnp.concatenate([rewards[:1], rewards]), policies, values, afterstates

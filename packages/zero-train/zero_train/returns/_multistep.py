@@ -4,9 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from .._arrays import check_axes, check_count, check_range
+from .._arrays import check_axes, check_range
 
 
 def stopped(stop_gradient: bool, *given: Any) -> tuple[Any, ...]:
@@ -90,7 +90,7 @@ def n_step_returns(
     value: Float[Array, " rows"],
     last: Bool[Array, " rows"],
     *,
-    n: int,
+    n: int | Int[Array, ""] | Int[Array, " rows"],
     lambda_: float | Float[Array, ""] | Float[Array, " rows"] = 1.0,
     stop_gradient: bool = True,
 ) -> Float[Array, " rows"]:
@@ -98,12 +98,15 @@ def n_step_returns(
 
     `G_n[t] = r[t] + d[t] * ((1 - lambda[t]) * V[t+1] + lambda[t] * G_(n-1)[t+1])` with `G_0 = V`,
     so a lambda below 1 mixes in the shorter returns. Where the episode or window has fewer than `n`
-    steps left, the return takes those. `n` is at least 1.
+    steps left, the return takes those. `n` is at least 1, the same everywhere or in an array one
+    for each row, which takes as many passes as there are rows.
     """
     check_range("n_step_returns", 0, 1, lambda_=lambda_)
-    check_count("n_step_returns", n=n)
+    check_range("n_step_returns", 1, n=n)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     a, b = _mixture(reward, discount, value, lambda_, last)
+    if isinstance(n, Array):
+        return _each(a, b, value, n)
     if n >= a.size - 1:
         return solve(a, b)
     a, b = _compose(a, b, n)
@@ -117,6 +120,17 @@ def _mixture(
     ends, discount = cut(last, discount)
     a = jnp.where(ends, value, reward + discount * (1 - lambda_) * following(value))
     return a, jnp.where(ends, 0.0, discount * lambda_)
+
+
+def _each(a: Array, b: Array, value: Array, n: Array) -> Array:
+    """The returns of `n` steps, of as many as each row says."""
+
+    def longer(found: tuple[Array, Array], steps: Array) -> tuple[tuple[Array, Array], None]:
+        g = a + b * following(found[0])
+        return (g, jnp.where(steps <= n, g, found[1])), None
+
+    counts = jnp.arange(1, a.size, dtype=jnp.int32)
+    return jax.lax.scan(longer, (value, value), counts)[0][1]
 
 
 def _compose(a: Array, b: Array, n: int) -> tuple[Array, Array]:
