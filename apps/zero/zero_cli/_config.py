@@ -56,6 +56,12 @@ class Config(AbstractTreeSearchConfig):
     consistency: NonNegative = 0.0
     """Agents that learn a model: weight of the loss by which unrolled hidden states agree with what
     is observed."""
+    memory: bool = False
+    """muzero, of one player: let the network remember the episode, by a recurrent layer (GRU) of
+    the perceptron's width."""
+    memory_steps: Count = 16
+    """With --memory: steps before those that the model is unrolled over, to learn what to
+    remember."""
     candidates: Count = 20
     """Sampled agents: actions that are drawn from the policy at every node of a search."""
     entropy_bonus: NonNegative = 0.0
@@ -74,6 +80,8 @@ class Config(AbstractTreeSearchConfig):
             "normalise_observations": True,
             "reanalyse": 0.0,
             "consistency": 0.0,
+            "memory": False,
+            "memory_steps": 16,
             "candidates": 20,
             "entropy_bonus": 0.0,
         }
@@ -92,10 +100,16 @@ class Config(AbstractTreeSearchConfig):
                 f"--consistency {self.consistency:g} was given with --agent {self.agent}, which "
                 "learns no model; give 0, or --agent muzero."
             )
-        if self.learns_model and self.capacity <= self.model_steps + self.n_steps:
+        if self.memory and self.agent != "muzero":
             raise UsageError(
-                f"--capacity {self.capacity} has no window of --model-steps {self.model_steps} and "
-                f"--n-steps {self.n_steps}; give at least {self.model_steps + self.n_steps + 1}."
+                f"--memory was given, and --agent {self.agent} has networks without; leave it out, "
+                "or give --agent muzero, ppo or vmpo."
+            )
+        if self.learns_model and self.capacity < self.model_window:
+            remembered = f", --memory-steps {self.memory_steps}" if self.memory else ""
+            raise UsageError(
+                f"--capacity {self.capacity} has no window of --model-steps {self.model_steps}"
+                f"{remembered} and --n-steps {self.n_steps}; give at least {self.model_window}."
             )
         windows = self.agent in ("expert", "sampled-alphazero")
         if windows and self.window <= self.n_steps:
@@ -108,6 +122,13 @@ class Config(AbstractTreeSearchConfig):
     def learns_model(self) -> bool:
         """Whether the agent plans over a model that it learns."""
         return self.agent in ("muzero", "stochastic", "sampled")
+
+    @property
+    def model_window(self) -> int:
+        """The rows of a window that a model is learned from: as long as what leads to an unroll,
+        the unroll and its last return."""
+        before = self.memory_steps if self.memory else 0
+        return before + self.model_steps + self.n_steps + 1
 
     @property
     def samples(self) -> bool:
