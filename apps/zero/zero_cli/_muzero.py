@@ -25,8 +25,8 @@ def muzero(config: Config, world: World, network: Any) -> MuZero:
     """The agent. A game of two is not discounted."""
     if config.memory and world.players == 2:
         raise UsageError(
-            f"--memory was given, and {world.name} is a game of two, where each player hears of its "
-            "own moves alone; leave it out."
+            f"--memory was given, and {world.name} is a game of two, where a player plans, and "
+            "remembers, its own moves alone; leave it out."
         )
     planners, kind = config.planners(), dict[str, Any]()
     if config.samples:

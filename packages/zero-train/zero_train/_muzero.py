@@ -348,11 +348,16 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
                 "`project` and `predict_projection`; give it both, or a consistency of 0."
             )
         remembers = getattr(network, "memory", None) is not None
-        if remembers != (self.memory_steps > 0) or (remembers and self.num_players == 2):
+        if remembers != (self.memory_steps > 0):
             raise ValueError(
-                f"MuZero(memory_steps={self.memory_steps}, num_players={self.num_players}): "
-                f"{type(network).__name__} has {'a' if remembers else 'no'} `memory`; give 1 step "
-                "or more and 1 player to a network with a memory, and 0 steps to one without."
+                f"MuZero(memory_steps={self.memory_steps}): {type(network).__name__} has "
+                f"{'a' if remembers else 'no'} `memory`; give at least 1 to a network with a "
+                "memory, and 0 to one without."
+            )
+        if remembers and self.num_players == 2:
+            raise ValueError(
+                f"MuZero(num_players=2): {type(network).__name__} has a `memory`, but in a game of "
+                "two a player plans, and remembers, its own moves alone; give it none."
             )
         return network
 

@@ -21,8 +21,9 @@ class Imagination:
     def __init__(self, env: AbstractEnvironment, actor: AbstractActor, moves: int = 5):
         model = actor.model if isinstance(actor, PlanningActor) else None
         self._env = env
-        learned = isinstance(model, AbstractLatentModel) and model.memory is None
-        self._model = model if learned else None
+        if not isinstance(model, AbstractLatentModel) or model.memory is not None:
+            model = None
+        self._model = model
         self._moves, self._played = moves, deque[tuple[Any, Any]](maxlen=moves)
 
     def told(self, state: PyTree, action: PyTree, reward: float) -> str:
