@@ -35,6 +35,7 @@ ADDED = {
     "entropy_bonus": 0.0,
     "decay": 1.0,
     "memory": False,
+    "memory_steps": 16,
 }
 
 

@@ -206,6 +206,36 @@ def test_what_agents_do_not_learn_is_refused(agent, flag, what, zero):
     assert code == 2 and said in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
+def test_a_model_with_a_memory_plays(zero, tmp_path, without_charts):
+    """Training with plans made anew, the player, and its network without a search; no command
+    shows what takes single states."""
+    run = tmp_path / "run"
+    small = "--preset tiny --envs 8 --batch 8 --updates 1 --steps 2 --games 2 --simulations 2"
+    train = ("train", "cartpole", "--agent", "muzero", "--memory", "--memory-steps", "3")
+    with without_charts():
+        code, _, err = zero(*train, *small.split(), "--reanalyse", "0.5", "--out", run)
+    assert code == 0, err
+    for number in (0, 2):
+        code, out, _ = zero("eval", run, "--simulations", number, "--games", 2, "--json")
+        row = json.loads(out)
+        assert code == 0 and row["simulations"] == number and 8 <= row["return_mean"] <= 100
+    code, out, _ = zero("watch", run, "--simulations", 2)
+    assert code == 0 and ", value " in out and "imagined" not in out
+    code, _, err = zero("export", run, "--out", tmp_path / "exported")
+    assert code == 2 and "has a memory, and only networks without are exported" in err
+    player, env = load(APP, run).player, build_world("cartpole").env
+    # At every move of an episode the prior of the search is the policy of the network alone.
+    games = [
+        Game.start(env, with_simulations(player, number), board_of("cartpole"), key=jr.key(0))
+        for number in (2, 0)
+    ]
+    for _ in range(3):
+        searched, alone = games
+        np.testing.assert_allclose(searched.prior, alone.plan.weights, rtol=1e-4)
+        games = [game.play(int(searched.plan.action)) for game in games]
+
+
 @pytest.mark.parametrize("agent", ["sampled", "sampled-alphazero"])
 def test_continuous_actions_are_played_by_candidates(agent, zero, tmp_path, without_charts):
     """Training, the player and its policy without a search."""

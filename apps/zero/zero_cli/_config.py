@@ -65,6 +65,12 @@ class Config(AbstractTreeSearchConfig):
     correction: Annotated[int, Ge(0)] = 0
     """Agents that learn a model: a return has one step less than --n-steps for each so many updates
     since it was collected; 0 leaves it as long as it is."""
+    memory: bool = False
+    """muzero, of one player: let the network remember the episode, by a recurrent layer (GRU) of
+    the perceptron's width."""
+    memory_steps: Count = 16
+    """With --memory: steps before those that the model is unrolled over, to learn what to
+    remember."""
     candidates: Count = 20
     """Sampled agents: actions that are drawn from the policy at every node of a search."""
     entropy_bonus: NonNegative = 0.0
@@ -86,6 +92,8 @@ class Config(AbstractTreeSearchConfig):
             "consistency": 0.0,
             "value_prefix": 0,
             "correction": 0,
+            "memory": False,
+            "memory_steps": 16,
             "candidates": 20,
             "entropy_bonus": 0.0,
         }
@@ -108,10 +116,21 @@ class Config(AbstractTreeSearchConfig):
                     f"--{name.replace('_', '-')} {getattr(self, name):g} was given with --agent "
                     f"{self.agent}, which learns {instead}; give 0, or --agent muzero."
                 )
-        if self.learns_model and self.capacity <= self.model_steps + self.n_steps:
+        if self.memory and self.value_prefix:
             raise UsageError(
-                f"--capacity {self.capacity} has no window of --model-steps {self.model_steps} and "
-                f"--n-steps {self.n_steps}; give at least {self.model_steps + self.n_steps + 1}."
+                f"--memory and --value-prefix {self.value_prefix} were given, and no network has "
+                "both; leave one out."
+            )
+        if self.memory and self.agent != "muzero":
+            raise UsageError(
+                f"--memory was given, and --agent {self.agent} has networks without; leave it out, "
+                "or give --agent muzero, ppo or vmpo."
+            )
+        if self.learns_model and self.capacity < self.model_window:
+            remembered = f", --memory-steps {self.memory_steps}" if self.memory else ""
+            raise UsageError(
+                f"--capacity {self.capacity} has no window of --model-steps {self.model_steps}"
+                f"{remembered} and --n-steps {self.n_steps}; give at least {self.model_window}."
             )
         windows = self.agent in ("expert", "sampled-alphazero")
         if windows and self.window <= self.n_steps:
@@ -124,6 +143,13 @@ class Config(AbstractTreeSearchConfig):
     def learns_model(self) -> bool:
         """Whether the agent plans over a model that it learns."""
         return self.agent in ("muzero", "stochastic", "sampled")
+
+    @property
+    def model_window(self) -> int:
+        """The rows of a window that a model is learned from: as long as what leads to an unroll,
+        the unroll and its last return."""
+        before = self.memory_steps if self.memory else 0
+        return before + self.model_steps + self.n_steps + 1
 
     @property
     def samples(self) -> bool:

@@ -29,6 +29,11 @@ SUPPORT = ValueSupport(301, transform=True)
 
 def muzero(config: Config, world: World, network: Any) -> MuZero:
     """The agent. A game of two is not discounted."""
+    if config.memory and world.players == 2:
+        raise UsageError(
+            f"--memory was given, and {world.name} is a game of two, where a player plans, and "
+            "remembers, its own moves alone; leave it out."
+        )
     planners, kind = config.planners(), dict[str, Any]()
     if config.samples:
         kind = {"model": LatentPolicyModel, "record": candidates_and_value}
@@ -49,14 +54,15 @@ def muzero(config: Config, world: World, network: Any) -> MuZero:
         entropy_bonus=config.entropy_bonus,
         consistency=config.consistency,
         correction=config.correction,
+        memory_steps=config.memory_steps if config.memory else 0,
         bootstrap="network",
         statistics=_statistics(config, world),
     )
 
 
 def windows(config: Config) -> Any:
-    """The class of the buffer, which keeps windows as long as an unroll and its last return."""
-    length = config.model_steps + config.n_steps + 1
+    """The class of the buffer."""
+    length = config.model_window
     return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=0.6, beta=0.4)
 
 
@@ -76,6 +82,8 @@ def world_model(
     shared |= world.action_shape
     if config.value_prefix:
         kind, shared["prefix_steps"] = PrefixWorldModel, config.value_prefix
+    if config.memory:
+        shared["memory_size"] = 4 * config.channels
     if world.is_board:
         size = {"channels": config.channels, "blocks": config.blocks}
         return kind.convolutional(features.shape, **size, **shared)

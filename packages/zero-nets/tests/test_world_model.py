@@ -372,3 +372,28 @@ def test_a_prefix_needs_a_memory():
         zero_nets.PrefixWorldModel(vector_model(), 5)
     with pytest.raises(ValueError, match="`prefix_steps` is 0"):
         zero_nets.PrefixWorldModel.perceptron(np.zeros(6), 9, prefix_steps=0, key=jr.key(0))
+
+
+def test_a_model_may_have_a_memory(board):
+    """The hidden state is that of the pair of an observation and of what the memory says; on a
+    board each number of that is a plane."""
+    shape, sizes = (3, 4, 2), {"memory_size": 5, "width": 8, "key": jr.key(0)}
+    seen, said = jnp.asarray(nets.normal(6, *shape)), jnp.asarray(nets.normal(5))
+    model: Any
+    if board:
+        model = zero_nets.WorldModel.convolutional(shape, 4, channels=4, blocks=1, **sizes)
+        planes = np.broadcast_to(said, (3, 4, 5))
+        encoded = model.encoder.layers[1](jnp.concatenate([seen[0], planes], axis=-1))
+    else:
+        model = zero_nets.WorldModel.perceptron(seen[0], 4, **sizes)
+        encoded = model.encoder.layers[1](jnp.append(seen[0], said))
+    hidden = eqx.filter_jit(model.represent)((seen[0], said))
+    np.testing.assert_allclose(hidden, zero_nets.normalise_min_max(encoded), rtol=1e-4, atol=1e-5)
+    resets, memory = jnp.arange(6) == 3, model.memory.init()
+    read, after = eqx.filter_jit(model.memory.scan)(seen, resets, memory)
+    for x, reset, result in zip(seen, resets, read, strict=True):
+        found, memory = model.memory(x, model.memory.init() if reset else memory)
+        np.testing.assert_allclose(result, found, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(after[0], memory[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="`memory_size` is 0"):
+        zero_nets.WorldModel.perceptron(np.zeros(6), 9, memory_size=0, key=jr.key(0))

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ._assemblies import Chain, Concatenate, ConcatenateOneHot
 from ._checks import check_board, check_function, check_sizes, subkeys
+from ._recurrent import Recurrent
 from ._torsos import MLP
 from ._world_parts import (
     actions_of,
@@ -28,6 +29,7 @@ from ._world_parts import (
     policy_head,
     prediction_of,
     projections,
+    remembering,
     Tower,
 )
 
@@ -52,6 +54,8 @@ class WorldModel(eqx.Module):
     - `projector`, `predictor`: for a loss of temporal consistency (EfficientZero, Ye et al. 2021,
         https://arxiv.org/abs/2111.00210): from a hidden state to a vector, and from there to that
         of what was observed. `None` without one.
+    - `memory`: remembers what was observed in an episode; `None` for a network that does not. The
+        encoder then maps the pair of an observation and the memory's result to a hidden state.
     """
 
     encoder: Callable[..., Any]
@@ -60,6 +64,7 @@ class WorldModel(eqx.Module):
     prediction: Callable[..., Any]
     projector: Callable[..., Any] | None = None
     predictor: Callable[..., Any] | None = None
+    memory: Recurrent | None = None
 
     def __check_init__(self):
         check_function(encoder=self.encoder, dynamics=self.dynamics)
@@ -78,6 +83,7 @@ class WorldModel(eqx.Module):
         layers: int = 1,
         value_shape: tuple[int, ...] = (),
         projection_size: int | None = None,
+        memory_size: int | None = None,
         key: PRNGKeyArray,
     ) -> "WorldModel":
         """Perceptrons of all numbers of an observation, whatever its structure.
@@ -94,6 +100,8 @@ class WorldModel(eqx.Module):
         - `value_shape`: of a value and a reward: `(atoms,)` where both are logits.
         - `projection_size`: of the vectors of the consistency loss; `None` for a network that is
             trained without.
+        - `memory_size`: of a gated recurrent unit that sees what is observed; `None` for a network
+            that remembers nothing.
         """
         check_sizes(width=width, layers=layers)
         sizes, join, policy = actions_of(num_actions, action_size)
@@ -101,12 +109,15 @@ class WorldModel(eqx.Module):
         size = sum(leaf.size for leaf in jax.tree.leaves(observation))
         hkey, gkey, rkey, pkey = jr.split(key, 4)
         widths, mlp = (width,) * (layers + 1), ft.partial(MLP, activation=jax.nn.silu, norm="layer")
+        seen = size + (memory_size or 0)
+        see = lambda key: Chain(Concatenate(), mlp(size, (width,), key=key))
         return cls(
-            Chain(Concatenate(), mlp(size, widths, activate_final=False, key=hkey)),
+            Chain(Concatenate(), mlp(seen, widths, activate_final=False, key=hkey)),
             Chain(join, mlp(width + inputs, widths, activate_final=False, key=gkey)),
             head(width, width, linear(value_shape), key=rkey),
             prediction_of(width, width, policy, value_shape, key=pkey),
             *projections(width, width, projection_size, key=jr.fold_in(key, 4)),
+            remembering(see, width, memory_size, key=jr.fold_in(key, 5)),
         )
 
     @classmethod
@@ -121,6 +132,7 @@ class WorldModel(eqx.Module):
         width: int = 64,
         value_shape: tuple[int, ...] = (),
         projection_size: int | None = None,
+        memory_size: int | None = None,
         key: PRNGKeyArray,
     ) -> "WorldModel":
         """Residual blocks over a board or image `[rows, columns, features]`, whose hidden state is
@@ -133,28 +145,38 @@ class WorldModel(eqx.Module):
         - `num_actions`, `action_size`: as in [`zero_nets.WorldModel.perceptron`][].
         - `blocks`: residual blocks of the encoder and of the dynamics.
         - `width`: hidden units of the heads.
-        - `value_shape`, `projection_size`: as in [`zero_nets.WorldModel.perceptron`][].
+        - `value_shape`, `projection_size`, `memory_size`: as in
+            [`zero_nets.WorldModel.perceptron`][]. The unit sees one layer of convolutions, and the
+            encoder a plane of each of its numbers.
         """
         check_board("shape", shape)
         check_sizes(channels=channels, blocks=blocks, width=width)
         sizes, _, policy = actions_of(num_actions, action_size)
-        rows, columns, _ = shape
+        rows, columns, features = shape
         hkey, gkey, rkey, pkey = jr.split(key, 4)
         rkey, rhead = jr.split(rkey)
         board = rows, columns, channels
         size = rows * columns * HEAD_CHANNELS
+        seen = rows, columns, features + (memory_size or 0)
+        encoder = Tower(seen, channels, blocks, key=hkey)
+
+        def see(key: PRNGKeyArray) -> Chain:
+            first, second = jr.split(key)
+            return Chain(Tower(tuple(shape), channels, 0, key=first), flat(channels, key=second))
+
         return cls(
-            Tower(tuple(shape), channels, blocks, key=hkey),
+            encoder if memory_size is None else Chain(Beside(), encoder),
             BoardDynamics(board, sizes, blocks, moves=isinstance(num_actions, int), key=gkey),
             Chain(flat(channels, key=rhead), head(size, width, linear(value_shape), key=rkey)),
             board_prediction(board, width, policy, value_shape, key=pkey),
             *projections(math.prod(board), width, projection_size, key=jr.fold_in(key, 4)),
+            remembering(see, size, memory_size, key=jr.fold_in(key, 5)),
         )
 
     def represent(
         self, observation: PyTree, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "..."]:
-        """The hidden state of an observation."""
+        """The hidden state of an observation, or of the pair of one and the memory's result."""
         return normalise_min_max(self.encoder(observation, key=key))
 
     def step(

@@ -16,6 +16,7 @@ from ._checks import as_features, check_shape, check_sizes, numbers
 from ._heads import LinearHead, MultiDiscreteHead, TanhGaussianHead
 from ._layers import Conv, ResidualBlock
 from ._precision import is_floating, real
+from ._recurrent import Recurrent, RNN
 from ._torsos import MLP
 
 
@@ -118,12 +119,27 @@ def moved(
     return normalise_min_max(hidden + moved)
 
 
-class Beside(eqx.Module):
-    """Two boards as one with the features of both."""
+def remembering(
+    see: Callable[[PRNGKeyArray], Chain], in_size: int, size: int | None, *, key: PRNGKeyArray
+) -> Recurrent | None:
+    """A memory of so many numbers of what `see(key)` makes of observations; `None` without one."""
+    if size is None:
+        return None
+    check_sizes(memory_size=size)
+    skey, rkey = jr.split(key)
+    rnn = RNN(in_size, size, cell=eqx.nn.GRUCell, key=rkey)
+    return Recurrent(see(skey), rnn, eqx.nn.Identity())
 
-    def __call__(self, first: Array, second: Array, *, key: PRNGKeyArray | None = None) -> Array:
+
+class Beside(eqx.Module):
+    """Two boards as one with the features of both; in the place of the second may stand a vector,
+    each number of which is a plane."""
+
+    def __call__(self, *boards: PyTree[Array], key: PRNGKeyArray | None = None) -> Array:
         del key
-        return jnp.concatenate([numbers(first), numbers(second)], axis=-1)
+        first, second = map(numbers, jax.tree.leaves(boards))
+        second = jnp.broadcast_to(second, (*first.shape[:-1], second.shape[-1]))
+        return jnp.concatenate([first, second], axis=-1)
 
 
 class Tower(eqx.Module):

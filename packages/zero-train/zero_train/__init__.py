@@ -147,7 +147,6 @@ from ._ppo import (
     PolicyRecord as PolicyRecord,
     PPO as PPO,
     PPOState as PPOState,
-    RecurrentNetwork as RecurrentNetwork,
     VMPO as VMPO,
 )
 from ._processes import (
@@ -155,6 +154,11 @@ from ._processes import (
     of_writer as of_writer,
     to_writer as to_writer,
     together as together,
+)
+from ._recurrent import RecurrentNetwork as RecurrentNetwork
+from ._remembering import (
+    RememberingCarry as RememberingCarry,
+    RememberingPlanner as RememberingPlanner,
 )
 from ._spo import ParticleRecord as ParticleRecord, SPO as SPO
 from ._step import (

@@ -34,6 +34,7 @@ class PlanRecord(eqx.Module):
     - `candidates`: the actions that have these weights; `None` for all of them, in order.
     - `state`: what was planned from, where it is kept to plan from it anew.
     - `updates`: how many the learner had made when this was played, where it asks for a row's age.
+    - `memory`: that of the network before it saw the observation; `None` without memory.
     """
 
     weights: Float[Array, "*axes candidates"]
@@ -41,6 +42,7 @@ class PlanRecord(eqx.Module):
     candidates: PyTree[Array] = None
     state: PyTree[Array] = None
     updates: Int[Array, "*axes"] | None = None
+    memory: PyTree[Array] = None
 
 
 def policy_and_value(plan: Plan) -> PlanRecord:
@@ -110,31 +112,39 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
 
 
 class Reanalyser(eqx.Module):
-    """Plans stored rows `[batch]` anew, or the first `positions` of windows `[batch, time]`.
+    """Plans stored rows `[batch]` anew, or those of windows `[batch, time]` from `first` up to
+    `last`.
 
     **Attributes:**
 
-    - `actor`: whose plans replace the records. It begins each as a new game.
-    - `positions`: how many rows of a window, all of them by default.
+    - `actor`: whose plans replace the records. It begins each as a new game, with the memory that
+        is stored.
+    - `first`, `last`: of the rows of a window, which are all by default.
     """
 
     actor: PlanningActor
-    positions: int | None = None
+    first: int = 0
+    last: int | None = None
 
     def __call__(self, rows: Experience, *, key: Key[Array, " batch"]) -> Experience:
-        axes = rows.last[:, : self.positions].shape if rows.last.ndim == 2 else rows.last.shape
+        part = (slice(None), slice(self.first, self.last))[: rows.last.ndim]
+        axes = rows.last[part].shape
         if rows.last.ndim == 2:
             key = jax.vmap(lambda key: jr.split(key, axes[1]))(key).reshape(-1)
-        flat = lambda x: x[tuple(map(slice, axes))].reshape(-1, *x.shape[len(axes) :])
+        flat = lambda x: x[part].reshape(-1, *x.shape[len(axes) :])
         obs, record = jax.tree.map(flat, (rows.obs, rows.record))
         # A model that plans from observations has no states: any array tells how many there are.
         state = record.state if self.actor.keeps_state else obs
-        _, anew, _ = self.actor.act(state, obs, self.actor.init(state), key=key)
+        carry: Any = self.actor.init(state)
+        if record.memory is not None:
+            begins = jnp.zeros_like(carry.begins)
+            carry = dataclasses.replace(carry, memory=record.memory, begins=begins)
+        _, anew, _ = self.actor.act(state, obs, carry, key=key)
         # What was played is as old as before.
         anew = dataclasses.replace(anew, updates=record.updates)
 
         def stored(old: Array, new: Array) -> Array:
-            return old.at[tuple(map(slice, axes))].set(new.reshape(*axes, *new.shape[1:]))
+            return old.at[part].set(new.reshape(*axes, *new.shape[1:]))
 
         return dataclasses.replace(rows, record=jax.tree.map(stored, rows.record, anew))
 

@@ -19,14 +19,21 @@ from zero_search import (
     sampled_step,
 )
 
+from ._agent import Experience
 from ._mesh import select_rows, split_rows
 from ._model import check_gamma, decoded, ValueCode
 from ._policies import masked, normalised, Statistics
+from ._recurrent import fresh, recalled, RecurrentNetwork
 
 
 @runtime_checkable
 class LatentNetwork(Protocol):
-    """What MuZero learns, each for ONE example, as a `zero_nets.WorldModel` does."""
+    """What MuZero learns, each for ONE example, as a `zero_nets.WorldModel` does.
+
+    A network with a memory has it as its attribute `memory`, a [`zero_train.RecurrentNetwork`][] of
+    features. In the place of features `represent` then takes the pair of them and the result of the
+    memory.
+    """
 
     def represent(self, features: Any) -> Array:
         """The hidden state of the features of an observation."""
@@ -157,9 +164,35 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
 
     def evaluate(self, obs: Observation) -> tuple[Any, Float[Array, ""]]:
         """What the network predicts for one observation, without a search: logits or a policy, and
-        the value."""
-        features = normalised(self.statistics, obs.features)
-        policy, value = self.network.predict(self.network.represent(features))
+        the value. With a memory the features of the observation are, here and in `root` and
+        `imagine`, the pair of what is observed and the memory before that."""
+        return self.judged(self.seen(obs)[0])
+
+    @property
+    def memory(self) -> RecurrentNetwork | None:
+        """That of the network, if it has one."""
+        return getattr(self.network, "memory", None)
+
+    def seen(self, obs: Observation) -> tuple[Any, PyTree[Array]]:
+        """What the network represents of one observation, and the memory after it."""
+        if self.memory is None:
+            return normalised(self.statistics, obs.features), None
+        features, memory = obs.features
+        features = normalised(self.statistics, features)
+        said, memory = self.memory(features, memory)
+        return (features, said), memory
+
+    def read(self, rows: Experience) -> Any:
+        """What the network represents of windows `[batch, time]`, read in turn from the memory that
+        is stored with their first rows."""
+        features = normalised(self.statistics, rows.obs.features)
+        if self.memory is None:
+            return features
+        return features, recalled(self.memory, features, rows)
+
+    def judged(self, seen: Any) -> tuple[Any, Float[Array, ""]]:
+        """As `evaluate`, of what `seen` or `read` returned."""
+        policy, value = self.network.predict(self.network.represent(seen))
         return policy, decoded(self.code, value)
 
     def root(
@@ -170,14 +203,14 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
                 f"{type(self).__name__} plans from observations, and was given none: use a planner "
                 "without `reuse`, and give `plan` the observations."
             )
-        features = normalised(self.statistics, obs.features)
-        hidden = jax.vmap(self.network.represent)(features)
+        hidden = jax.vmap(lambda obs: self.network.represent(self.seen(obs)[0]))(obs)
         prefix = self._begun(len(hidden)) if isinstance(self.network, PrefixNetwork) else None
         return LatentNode(hidden, obs.legal, prefix)
 
     def _begun(self, rows: int) -> LatentPrefix:
-        carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape)), self.network.init())
-        return LatentPrefix(carry, jnp.zeros(rows, jnp.float32), jnp.zeros(rows, jnp.int32))
+        return LatentPrefix(
+            fresh(self.network, rows), jnp.zeros(rows, jnp.float32), jnp.zeros(rows, jnp.int32)
+        )
 
     def predicted(self, node: LatentNode) -> tuple[Any, Float[Array, " batch"]]:
         """What the network predicts for hidden states, values decoded."""

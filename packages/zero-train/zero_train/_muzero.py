@@ -36,7 +36,8 @@ from ._learning import (
 )
 from ._mesh import select_rows
 from ._model import check_gamma, decoded, number_loss, ValueCode
-from ._policies import check_candidates, imitation, normalised, Statistics, with_observations
+from ._policies import check_candidates, imitation, Statistics, with_observations
+from ._remembering import remembered, RememberingPlanner
 from ._unroll import (
     code_entropy,
     code_losses,
@@ -116,10 +117,18 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     held fixed. The network then has `project` and `predict_projection`, as a `zero_nets.WorldModel`
     with a `projection_size` does.
 
-    It learns from windows of `num_unroll + n_steps + 1` rows; in shorter ones the last returns have
-    fewer steps. It gives the buffer priorities, `|v - z|` of the first row with the value `v` that
-    `bootstrap` names: use a [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0`
-    draws uniformly.
+    With a memory ([`zero_train.LatentNetwork`][]) the network plans from what it has observed in
+    the whole episode. A window then begins with `memory_steps` rows that lead to the first
+    position. They are read from the memory that was stored when the first of them was played (R2D2,
+    Kapturowski et al. 2019), and the gradient goes through them, so that it learns what to
+    remember. The target network reads the same rows itself. The memory of a plan of a final row,
+    after which nothing is played, is empty: let `bootstrap` be `"network"` where episodes are
+    truncated.
+
+    It learns from windows of `memory_steps + num_unroll + n_steps + 1` rows; in shorter ones the
+    last returns have fewer steps. It gives the buffer priorities, `|v - z|` of the first position
+    with the value `v` that `bootstrap` names: use a
+    [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0` draws uniformly.
 
     **Attributes:**
 
@@ -153,6 +162,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `correction`: a return has one step fewer, down to one, for each so many updates since its
         first row was collected, in which the policy has changed (EfficientZero, section 4.3); 0
         leaves them as long as they are.
+    - `memory_steps`: as above; 0 for a network without a memory.
     """
 
     network: Callable[..., Any]
@@ -178,6 +188,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     code_entropy_bonus: float = 0.1
     consistency: float = 0.0
     correction: int = 0
+    memory_steps: int = 0
 
     def __check_init__(self):
         owner = "MuZero"
@@ -207,6 +218,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         check_gamma(owner, self.gamma)
         check_players(owner, self.num_players)
         check_count(owner, num_unroll=self.num_unroll, target_period=self.target_period)
+        check_count(owner, 0, memory_steps=self.memory_steps)
         check_range(owner, 0, 1, lambda_=self.lambda_)
         weights = "value_weight", "reward_weight", "entropy_bonus", "l2", "commitment"
         for name in (*weights, "code_entropy_bonus", "consistency"):
@@ -230,10 +242,22 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
 
     def actor(self, state: MuZeroState, *, explore: bool) -> PlanningActor:
         planner = self._explorer(state) if explore else self.planner
+        return self._actor(planner, self._model(state.params, state.statistics), state.updates)
+
+    def _actor(
+        self,
+        planner: AbstractPlanner,
+        model: AbstractLatentModel,
+        updates: Int[Array, ""] | None = None,
+    ) -> PlanningActor:
+        # Partials are pytrees, which are equal to others of the same function.
         record = self.record
-        if self.correction:
-            record = eqx.Partial(dated, self.record, state.updates)
-        return PlanningActor(planner, self._model(state.params, state.statistics), record)
+        if self.correction and updates is not None:
+            record = jax.tree_util.Partial(dated, record, updates)
+        if model.memory is None:
+            return PlanningActor(planner, model, record)
+        record = jax.tree_util.Partial(remembered, record)
+        return PlanningActor(RememberingPlanner(planner), model, record)
 
     def _explorer(self, state: MuZeroState) -> AbstractPlanner:
         found = self.explorer
@@ -242,10 +266,10 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     def reanalyser(self, state: MuZeroState) -> Callable[..., Experience]:
         """Plans with the target network, as the explorer does: what an unroll reads, and with
         `bootstrap="plan"` also what returns end with."""
-        model = self._model(state.target, state.statistics)
-        actor = PlanningActor(self._explorer(state), model, self.record)
-        last = self.num_unroll + 1 + (self.n_steps if self.bootstrap == "plan" else 0)
-        return Reanalyser(actor, last)
+        actor = self._actor(self._explorer(state), self._model(state.target, state.statistics))
+        first = self.memory_steps
+        last = first + self.num_unroll + 1 + (self.n_steps if self.bootstrap == "plan" else 0)
+        return Reanalyser(actor, first, last)
 
     def digest(self, state: MuZeroState, rows: Experience) -> tuple[MuZeroState, Metrics]:
         """Updates the statistics of the observations with new rows, final ones included."""
@@ -258,15 +282,16 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         """One gradient step. One that is not finite leaves the state as it was; metrics say so."""
         rows: Experience = batch.items
         check_windows("MuZero", rows)
-        if rows.last.shape[1] <= self.num_unroll:
+        first = self.memory_steps
+        if rows.last.shape[1] <= first + self.num_unroll:
             raise ValueError(
                 f"MuZero(num_unroll={self.num_unroll}) was given windows of {rows.last.shape[1]} "
-                f"rows; give the buffer a length of at least {self.num_unroll + 1}."
+                f"rows; give the buffer a length of at least {first + self.num_unroll + 1}."
             )
-        # A window that begins at a final observation has nothing to unroll.
-        weights = jnp.where(rows.last[:, 0], 0.0, batch.weights[:, 0])
-        values = self._values(state, rows)
-        learned = self.unrolled(rows, values, updates=state.updates, key=key)
+        # A window whose first position is a final observation has nothing to unroll.
+        weights = jnp.where(rows.last[:, first], 0.0, batch.weights[:, first])
+        after: Any = jax.tree.map(lambda x: x[:, first:], (rows, self._values(state, rows)))
+        learned = self.unrolled(*after, updates=state.updates, key=key)
         learned = mask_rows(weights, learned)
         params, optimiser, metrics = gradient_step(
             lambda params: self._loss(params, state.statistics, rows, learned, weights),
@@ -284,7 +309,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         )
         new = MuZeroState(params, target, optimiser, updates, state.statistics)
         # What has no priority is never drawn again, as is right for windows that teach nothing.
-        priorities = jnp.maximum(jnp.abs(values[:, 0] - learned.value[:, 0]), LEAST)
+        priorities = jnp.maximum(jnp.abs(after[1][:, 0] - learned.value[:, 0]), LEAST)
         return if_finite(metrics, new, state), metrics, mask_rows(weights, priorities)
 
     def unrolled(
@@ -353,10 +378,10 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         if self.bootstrap == "plan":
             return rows.record.value
         model = self._model(state.target, state.statistics)
-        return jax.vmap(jax.vmap(lambda obs: model.evaluate(obs)[1]))(rows.obs)
+        return jax.vmap(jax.vmap(lambda seen: model.judged(seen)[1]))(model.read(rows))
 
     def _model(self, params: PyTree[Array], statistics: Statistics | None) -> AbstractLatentModel:
-        network = bind(self.network, params)
+        network = self._bound(params)
         return self.model(network, self.gamma, self.num_players, self.code, statistics)
 
     def _bound(self, params: PyTree[Array]) -> Any:
@@ -366,6 +391,18 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             raise ValueError(
                 f"MuZero(consistency={self.consistency}): {type(network).__name__} has no "
                 "`project` and `predict_projection`; give it both, or a consistency of 0."
+            )
+        remembers = getattr(network, "memory", None) is not None
+        if remembers != (self.memory_steps > 0):
+            raise ValueError(
+                f"MuZero(memory_steps={self.memory_steps}): {type(network).__name__} has "
+                f"{'a' if remembers else 'no'} `memory`; give at least 1 to a network with a "
+                "memory, and 0 to one without."
+            )
+        if remembers and self.num_players == 2:
+            raise ValueError(
+                f"MuZero(num_players=2): {type(network).__name__} has a `memory`, but in a game of "
+                "two a player plans, and remembers, its own moves alone; give it none."
             )
         return network
 
@@ -377,10 +414,11 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         learned: Unrolled,
         weights: Float[Array, " batch"],
     ) -> tuple[Array, Metrics]:
-        network = self._bound(params)
+        model = self._model(params, statistics)
+        network, first = model.network, self.memory_steps
         learned = summed(network, learned, self.num_players)
-        positions = jax.tree.map(lambda x: x[:, : self.num_unroll + 1], rows.obs.features)
-        features = normalised(statistics, positions)
+        seen = model.read(jax.tree.map(lambda x: x[:, : first + self.num_unroll + 1], rows))
+        features = jax.tree.map(lambda x: x[:, first:], seen)
         coded, unrolled = unroll_batch(network, features, learned)
         hidden, rewards, policies, values, afterstates = unrolled
         imitate = jax.vmap(jax.vmap(imitation))

@@ -4,13 +4,13 @@ import abc
 import dataclasses
 import functools as ft
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, Shaped
 
 from zero_envs import Observation, Transition
 from zero_memory import Batch
@@ -34,6 +34,7 @@ from ._learning import (
 )
 from ._mesh import select_rows
 from ._policies import drawn, masked, normalised, Statistics, with_observations
+from ._recurrent import fresh, recalled, RecurrentNetwork
 from .losses import (
     AbstractTrustRegion,
     Dual,
@@ -43,25 +44,6 @@ from .losses import (
     vmpo_loss,
 )
 from .returns import truncated_gae
-
-
-@runtime_checkable
-class RecurrentNetwork(Protocol):
-    """A network with memory, for ONE environment, as a `zero_nets.Recurrent` is."""
-
-    def init(self) -> PyTree[Array]:
-        """The memory before an episode."""
-        ...
-
-    def __call__(self, features: Any, memory: PyTree[Array]) -> tuple[Any, PyTree[Array]]:
-        """One step: the result, and the memory for the next one."""
-        ...
-
-    def scan(
-        self, features: Any, resets: Bool[Array, " time"], memory: PyTree[Array]
-    ) -> tuple[Any, PyTree[Array]]:
-        """All steps of a sequence. Before those of `resets` the memory is that of `init`."""
-        ...
 
 
 class PolicyRecord(eqx.Module):
@@ -130,7 +112,7 @@ class ActorCriticActor(AbstractActor[PyTree[Array]]):
         """The memory of so many episodes that begin."""
         if not isinstance(self.network, RecurrentNetwork):
             return None
-        return jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape)), self.network.init())
+        return fresh(self.network, rows)
 
 
 class AbstractObjective(eqx.Module):
@@ -397,10 +379,7 @@ def _read(
     """The policies and values of windows `[batch, time]`."""
     features = normalised(statistics, rows.obs.features)
     if isinstance(network, RecurrentNetwork):
-        # The row after a final one is the first of an episode.
-        resets = jnp.pad(rows.last[:, :-1], ((0, 0), (1, 0)))
-        memory = jax.tree.map(lambda x: x[:, 0], rows.record.memory)
-        (policy, value), _ = jax.vmap(network.scan)(features, resets, memory)
+        policy, value = recalled(network, features, rows)
     else:
         policy, value = jax.vmap(jax.vmap(network))(features)
     return jax.vmap(jax.vmap(masked))(policy, rows.obs.legal), value

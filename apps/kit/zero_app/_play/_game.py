@@ -16,7 +16,7 @@ from rich.console import RenderableType
 
 from zero_envs import AbstractEnvironment, Observation
 from zero_search import Plan, read_tree, SearchTree, TreeSearch
-from zero_train import AbstractActor, PlanningActor
+from zero_train import AbstractActor, PlanningActor, RememberingCarry
 
 from .._run._evaluation import with_simulations
 from .._run._folder import NonFiniteError
@@ -305,7 +305,11 @@ class Game:
             return np.asarray(self.plan.weights)
         alone: Any = with_simulations(self.actor, 0)
         here = self._episode
-        return np.asarray(act(alone, here.state, here.obs, None, self._draw(2))[1].weights[0])
+        carry = alone.init(here.state)
+        if isinstance(carry, RememberingCarry):
+            memory = jax.tree.map(lambda x: jnp.asarray(x)[None], self.plan.extra)
+            carry = RememberingCarry(memory, jnp.zeros(1, bool), None)
+        return np.asarray(act(alone, here.state, here.obs, carry, self._draw(2))[1].weights[0])
 
     @property
     def num_simulations(self) -> int:

@@ -15,12 +15,15 @@ from zero_train import AbstractActor, AbstractLatentModel, PlanningActor
 
 class Imagination:
     """Compares each move of an episode with what a learned model had expected of it, one move and
-    several moves before. It has nothing to say of other players."""
+    several moves before. It has nothing to say of other players, nor of a model with a memory,
+    since it is told single states."""
 
     def __init__(self, env: AbstractEnvironment, actor: AbstractActor, moves: int = 5):
         model = actor.model if isinstance(actor, PlanningActor) else None
         self._env = env
-        self._model = model if isinstance(model, AbstractLatentModel) else None
+        if not isinstance(model, AbstractLatentModel) or model.memory is not None:
+            model = None
+        self._model = model
         self._moves, self._played = moves, deque[tuple[Any, Any]](maxlen=moves)
 
     def told(self, state: PyTree, action: PyTree, reward: float) -> str:

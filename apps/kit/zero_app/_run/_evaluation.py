@@ -23,6 +23,7 @@ from zero_train import (
     PolicyActor,
     PolicyEvaluator,
     RandomActor,
+    RememberingPlanner,
     rollout,
 )
 
@@ -80,6 +81,10 @@ def with_simulations(player: AbstractActor, simulations: int | None) -> Abstract
         return player
     assert isinstance(player, PlanningActor)
     model: Any = player.model
+    if isinstance(remembering := player.planner, RememberingPlanner):
+        inner: Any = remembering.planner
+        inner = dataclasses.replace(inner, num_simulations=simulations) if simulations else None
+        return PlanningActor(RememberingPlanner(inner), model)
     if simulations == 0:
         if not isinstance(player.model, AbstractProposalModel):
             return PolicyActor(model.evaluate)
@@ -232,6 +237,8 @@ def who(player: AbstractActor) -> str:
     if isinstance(planner, ParticleSearch):
         return f"search with {planner.num_particles} particles, {planner.depth} steps deep"
     number = getattr(planner, "num_simulations", None)
+    if number == 0:
+        return "the network alone"
     return "search" if number is None else f"search with {number} simulations a move"
 
 

@@ -23,6 +23,7 @@ from zero_train import (
     PlanningActor,
     PolicyActor,
     RecurrentNetwork,
+    RememberingPlanner,
 )
 
 from .._command._config import Count
@@ -109,8 +110,9 @@ def _network(player: AbstractActor) -> Callable[[Observation], dict[str, Array]]
     evaluate = None
     if isinstance(player, PolicyActor | ActorCriticActor):
         evaluate = player.evaluate
-        if isinstance(getattr(player, "network", None), RecurrentNetwork):
-            raise UsageError("the player has a memory, and only networks without are exported.")
+    remembers = isinstance(getattr(player, "planner", None), RememberingPlanner)
+    if remembers or isinstance(getattr(player, "network", None), RecurrentNetwork):
+        raise UsageError("the player has a memory, and only networks without are exported.")
     if isinstance(player, PlanningActor):
         evaluate = getattr(player.model, "evaluate", None)
     if evaluate is None:
