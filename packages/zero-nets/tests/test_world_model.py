@@ -374,6 +374,7 @@ def test_a_prefix_needs_a_memory():
         zero_nets.PrefixWorldModel.perceptron(np.zeros(6), 9, prefix_steps=0, key=jr.key(0))
 
 
+@pytest.mark.parametrize("board", [False, True])
 def test_a_model_may_have_a_memory(board):
     """The hidden state is that of the pair of an observation and of what the memory says; on a
     board each number of that is a plane."""

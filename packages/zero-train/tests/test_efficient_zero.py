@@ -36,12 +36,12 @@ class LinearPrefix(eqx.Module):
     """A linear memory of the hidden states, which says the sum of the rewards."""
 
     world: Linear
-    memory: Array
+    keeps: Array
     prefix_steps: int = eqx.field(static=True, default=3)
 
     def __init__(self, *, key):
         self.world = Linear(key=key)
-        self.memory = 0.5 * jr.normal(jr.fold_in(key, 4), (5, 5))
+        self.keeps = 0.5 * jr.normal(jr.fold_in(key, 4), (5, 5))
 
     def represent(self, features):
         return self.world.represent(features)
@@ -54,7 +54,7 @@ class LinearPrefix(eqx.Module):
 
     def step(self, hidden, action, carry):
         hidden, _ = self.world.step(hidden, action)
-        carry = self.memory @ carry + hidden
+        carry = self.keeps @ carry + hidden
         return hidden, self.world.heads[-1] @ carry, carry
 
 
@@ -63,7 +63,7 @@ def forward(net: Any, features: np.ndarray, actions: np.ndarray) -> list:
     hidden, carry, found = net.world.encode @ features, np.zeros(5), []
     for k, action in enumerate(actions):
         hidden = net.world.move[action] @ hidden
-        carry = net.memory @ (np.zeros(5) if k % 3 == 0 else carry) + hidden
+        carry = net.keeps @ (np.zeros(5) if k % 3 == 0 else carry) + hidden
         found.append(net.world.heads[-1] @ carry)
     return found
 
@@ -114,7 +114,7 @@ def test_the_gradient_into_the_memory_is_not_halved():
     features, reward = (np.asarray(x[0]) for x in (batch.items.obs.features, batch.items.reward))
     hidden, head = net.world.encode @ features[0], net.world.heads[-1]
     errors = forward(net, features[0], np.array([0, 1])) - np.cumsum(reward[:2])
-    reaches = errors[0] * head + errors[1] * (net.memory + 0.5 * net.world.move[1]).T @ head
+    reaches = errors[0] * head + errors[1] * (net.keeps + 0.5 * net.world.move[1]).T @ head
     wanted = 1.3 / 2 * np.outer(reaches, hidden)
     found = (state.params.world.move[0] - after.params.world.move[0]) / 0.1
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
@@ -246,14 +246,14 @@ class PrefixPerceptrons(eqx.Module):
     """Perceptrons with a memory of the hidden states for the sums of rewards."""
 
     world: Perceptrons
-    memory: eqx.nn.GRUCell
+    keeps: eqx.nn.GRUCell
     total: eqx.nn.Linear
     prefix_steps: int = eqx.field(static=True, default=2)
 
     def __init__(self, *, key):
         keys = jr.split(key, 3)
         self.world = Perceptrons(key=keys[0])
-        self.memory = eqx.nn.GRUCell(16, 16, key=keys[1])
+        self.keeps = eqx.nn.GRUCell(16, 16, key=keys[1])
         self.total = eqx.nn.Linear(16, 1, key=keys[2])
 
     def represent(self, features):
@@ -267,7 +267,7 @@ class PrefixPerceptrons(eqx.Module):
 
     def step(self, hidden, action, carry):
         hidden, _ = self.world.step(hidden, action)
-        carry = self.memory(hidden, carry)
+        carry = self.keeps(hidden, carry)
         return hidden, self.total(carry)[0], carry
 
 

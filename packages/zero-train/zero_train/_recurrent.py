@@ -28,8 +28,8 @@ class RecurrentNetwork(Protocol):
         ...
 
 
-def fresh(network: RecurrentNetwork, rows: int) -> PyTree[Array]:
-    """The memory of so many episodes that begin."""
+def fresh(network: Any, rows: int) -> PyTree[Array]:
+    """What the network's `init` says, for so many rows: the memory of episodes that begin."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (rows, *x.shape)), network.init())
 
 
