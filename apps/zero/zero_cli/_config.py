@@ -195,6 +195,7 @@ _SMALL_BOARD: dict[str, Any] = {
     "search": "muzero",
     "noise": 0.75,
     "temperature_moves": 4,
+    "temperature": 0.25,
     "blocks": 1,
     "n_steps": 3,
     "reward_weight": 5.0,
