@@ -24,10 +24,11 @@ import pytest
 from zero_app import Game, game_frames, load, read_lines, with_simulations
 from zero_cli._apps import APP, pretrained
 from zero_cli._board import Board
-from zero_cli._build import build_network
+from zero_cli._build import build_loop, build_network
 from zero_cli._config import presets
 from zero_cli._worlds import build_world
 from zero_nets import MultiDiscrete, TanhGaussian
+from zero_search import Temperature
 from zero_train import RandomActor
 
 
@@ -190,20 +191,33 @@ def test_a_model_is_learned_and_plays(agent, flags, zero, tmp_path, without_char
 
 
 @pytest.mark.parametrize(
-    "agent, flag, what",
+    "flags, needed",
     [
-        ("alphazero", "--consistency", "no model"),
-        ("alphazero", "--correction", "no model"),
-        ("alphazero", "--value-prefix", "no model"),
-        ("stochastic", "--value-prefix", "each reward"),
+        ("--agent alphazero --consistency 2", "--agent muzero"),
+        ("--agent alphazero --correction 2", "--agent muzero"),
+        ("--agent alphazero --reward-weight 2", "--agent muzero"),
+        ("--agent stochastic --value-prefix 2", "--agent muzero"),
+        ("--agent stochastic --memory", "--agent muzero"),
+        ("--agent muzero --memory-steps 2", "--memory"),
     ],
 )
-def test_what_agents_do_not_learn_is_refused(agent, flag, what, zero):
-    code, _, err = zero("train", "pgx/tic_tac_toe", "--agent", agent, flag, "2")
-    said = (
-        f"{flag} 2 was given with --agent {agent}, which learns {what}; give 0, or --agent muzero"
-    )
+def test_what_has_no_effect_is_refused(flags, needed, zero):
+    code, _, err = zero("train", "pgx/tic_tac_toe", *flags.split())
+    given = flags.split()[2]
+    said = f"{given} was given without {needed}; leave it out, or give both."
     assert code == 2 and said in err and err.count("\n") == 1
+    code, _, err = zero("train", "cartpole", "--agent", "muzero", "--value-prefix", "6")
+    assert code == 2 and "--value-prefix 6 is more than --model-steps 5" in err
+
+
+def test_what_is_given_reaches_the_agent():
+    config = presets("cartpole", "muzero", 4, 1)["tiny"]
+    given = {"reward_weight": 3.0, "correction": 7, "temperature": 0.4, "value_prefix": 2}
+    agent: Any = build_loop(dataclasses.replace(config, memory=True, **given)).agent
+    assert (agent.reward_weight, agent.correction, agent.memory_steps) == (3.0, 7, 16)
+    assert agent.explorer.readout.temperature == Temperature(1.0, 0.4, 0)
+    network = agent.network(key=jr.key(0))
+    assert network.prefix_steps == 2 and network.memory is not None
 
 
 @pytest.mark.slow

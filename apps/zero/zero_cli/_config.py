@@ -60,14 +60,14 @@ class Config(AbstractTreeSearchConfig):
     """Agents that learn a model: weight of the loss by which unrolled hidden states agree with what
     is observed."""
     value_prefix: Annotated[int, Ge(0)] = 0
-    """Agents that learn a model, but not of chance: learn sums of so many rewards at most, which
-    begin anew after so many steps; 0 learns each reward."""
+    """muzero, sampled: predict sums of at most so many rewards, beginning anew after as many steps,
+    instead of single rewards; 0 predicts single rewards."""
     correction: Annotated[int, Ge(0)] = 0
-    """Agents that learn a model: a return has one step less than --n-steps for each so many updates
-    since it was collected; 0 leaves it as long as it is."""
+    """Agents that learn a model: shortens a row's return by one step, down to one, for every so
+    many updates since the row was collected; 0 never does."""
     memory: bool = False
     """muzero, of one player: let the network remember the episode, by a recurrent layer (GRU) of
-    the perceptron's width."""
+    4 * --channels units."""
     memory_steps: Count = 16
     """With --memory: steps before those that the model is unrolled over, to learn what to
     remember."""
@@ -107,24 +107,24 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
-        learned = "" if self.learns_model else "no model"
-        rewards = "each reward" if self.agent == "stochastic" else learned
-        needs = {"consistency": learned, "correction": learned, "value_prefix": rewards}
-        for name, instead in needs.items():
-            if instead and getattr(self, name):
-                raise UsageError(
-                    f"--{name.replace('_', '-')} {getattr(self, name):g} was given with --agent "
-                    f"{self.agent}, which learns {instead}; give 0, or --agent muzero."
-                )
-        if self.memory and self.value_prefix:
+        used = {
+            "consistency": self.learns_model,
+            "correction": self.learns_model,
+            "reward_weight": self.learns_model,
+            "value_prefix": self.agent in ("muzero", "sampled"),
+            "memory": self.agent == "muzero",
+            "memory_steps": self.memory,
+        }
+        for name, is_used in used.items():
+            if not is_used and getattr(self, name) != self.absent[name]:
+                given = f"--{name.replace('_', '-')}"
+                needed = "--memory" if name == "memory_steps" else "--agent muzero"
+                raise UsageError(f"{given} was given without {needed}; leave it out, or give both.")
+        if self.value_prefix > self.model_steps:
             raise UsageError(
-                f"--memory and --value-prefix {self.value_prefix} were given, and no network has "
-                "both; leave one out."
-            )
-        if self.memory and self.agent != "muzero":
-            raise UsageError(
-                f"--memory was given, and --agent {self.agent} has networks without; leave it out, "
-                "or give --agent muzero, ppo or vmpo."
+                f"--value-prefix {self.value_prefix} is more than --model-steps "
+                f"{self.model_steps}, so longer sums would never be learned; give at most "
+                f"{self.model_steps}."
             )
         if self.learns_model and self.capacity < self.model_window:
             remembered = f", --memory-steps {self.memory_steps}" if self.memory else ""
@@ -182,8 +182,8 @@ _SAMPLED: dict[str, Any] = {
     "gamma": 0.97,
     "considered": 20,
 }
-#: Of agents that learn a model of a small board for two, tuned for tic-tac-toe: most games try
-#: something, and rewards, which only the last move has, are learned first.
+#: Of MuZero on a small board for two, tuned for tic-tac-toe: strong root noise, so that most games
+#: explore, and a larger weight of the reward loss, since only a game's last move has a reward.
 _SMALL_BOARD: dict[str, Any] = {
     "steps": 1000,
     "evaluate_every": 100,
@@ -243,8 +243,10 @@ def presets(
         quick = dataclasses.replace(quick, simulations=32, unroll=8, max_moves=10_000)
     if quick.samples:
         quick = dataclasses.replace(quick, **_SAMPLED)
-    elif quick.learns_model and size <= 32:
-        quick = dataclasses.replace(quick, **(_FEW_ROWS if players == 1 else _SMALL_BOARD))
+    elif quick.learns_model and size <= 32 and players == 1:
+        quick = dataclasses.replace(quick, **_FEW_ROWS)
+    elif agent == "muzero" and size <= 32:
+        quick = dataclasses.replace(quick, **_SMALL_BOARD)
     # Convolutions cost more than a perceptron: a batch of windows has fewer of them.
     windows = quick.window if board and agent in ("expert", "sampled-alphazero") else 1
     quick = dataclasses.replace(quick, batch=max(16, quick.batch // windows))

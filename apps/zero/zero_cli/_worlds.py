@@ -113,7 +113,7 @@ class World:
 
     def choose(self, agent: str | None) -> str:
         """The agent asked for, or the best one, if it can play this environment."""
-        if not self.agents and not self.facts.hidden:
+        if not self.agents and not (self.facts.hidden and self.players == 2):
             raise UsageError(
                 f"{self.name} has no agent: its actions are neither discrete nor continuous, or "
                 "two play with actions of several components; `zero list` names what can be played."

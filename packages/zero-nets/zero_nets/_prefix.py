@@ -79,6 +79,11 @@ class PrefixWorldModel(eqx.Module):
         reward = _sum_of(flat(channels, key=fkey), size, width, value_shape, key=rkey)
         return cls(eqx.tree_at(lambda world: world.reward, world, reward), prefix_steps)
 
+    @property
+    def memory(self) -> Recurrent | None:
+        """That of `world`."""
+        return self.world.memory
+
     def init(self) -> PyTree[Float[Array, " width"]]:
         """The carry before the first reward of a sum."""
         return self._reward().init()

@@ -213,7 +213,7 @@ def planned(actor: Any, memory: Array, seeds: Array) -> Any:
     """The records and what is remembered after them, in the middle of episodes."""
     rows = memory.shape[0]
     obs = Observation(jnp.ones((rows, 4)), jnp.ones((rows, 2), bool))
-    carry = dataclasses.replace(actor.init(obs), memory=memory, begins=jnp.zeros(rows, bool))
+    carry = actor.init(obs).holding(memory)
     act = eqx.filter_jit(lambda actor, keys: actor.act(obs, obs, carry, key=keys))
     _, record, carry = act(actor, jax.vmap(jr.key)(seeds))
     return record, carry
@@ -263,7 +263,7 @@ def test_positions_are_planned_anew_with_the_memory_that_is_stored():
     obs = jax.tree.map(lambda x: x[:, BEFORE + 1], batch.items.obs)
     actor: Any = agent.actor(state, explore=True)
     memory = old.memory[:, BEFORE + 1]
-    carry = dataclasses.replace(actor.init(obs), memory=memory, begins=jnp.zeros(len(memory), bool))
+    carry = actor.init(obs).holding(memory)
     act = eqx.filter_jit(lambda actor: actor.act(obs, obs, carry, key=own)[1])
     played = act(actor)
     np.testing.assert_allclose(record.value[:, BEFORE + 1], played.value, rtol=1e-4)

@@ -119,7 +119,7 @@ class Reanalyser(eqx.Module):
 
     - `actor`: whose plans replace the records. It begins each as a new game, with the memory that
         is stored.
-    - `first`, `last`: of the rows of a window, which are all by default.
+    - `first`, `last`: the rows `[first, last)` of a window are planned anew, by default all.
     """
 
     actor: PlanningActor
@@ -137,8 +137,7 @@ class Reanalyser(eqx.Module):
         state = record.state if self.actor.keeps_state else obs
         carry: Any = self.actor.init(state)
         if record.memory is not None:
-            begins = jnp.zeros_like(carry.begins)
-            carry = dataclasses.replace(carry, memory=record.memory, begins=begins)
+            carry = carry.holding(record.memory)
         _, anew, _ = self.actor.act(state, obs, carry, key=key)
         # What was played is as old as before.
         anew = dataclasses.replace(anew, updates=record.updates)

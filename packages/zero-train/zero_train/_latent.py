@@ -191,7 +191,8 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
         return features, recalled(self.memory, features, rows)
 
     def judged(self, seen: Any) -> tuple[Any, Float[Array, ""]]:
-        """As `evaluate`, of what `seen` or `read` returned."""
+        """The policy and the decoded value of one input of `represent`, as `seen` or `read` makes
+        it."""
         policy, value = self.network.predict(self.network.represent(seen))
         return policy, decoded(self.code, value)
 

@@ -39,6 +39,7 @@ from ._model import check_gamma, decoded, number_loss, ValueCode
 from ._policies import check_candidates, imitation, Statistics, with_observations
 from ._remembering import remembered, RememberingPlanner
 from ._unroll import (
+    check_network,
     code_entropy,
     code_losses,
     CODE_TEMPERATURE,
@@ -285,8 +286,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         first = self.memory_steps
         if rows.last.shape[1] <= first + self.num_unroll:
             raise ValueError(
-                f"MuZero(num_unroll={self.num_unroll}) was given windows of {rows.last.shape[1]} "
-                f"rows; give the buffer a length of at least {first + self.num_unroll + 1}."
+                f"MuZero(num_unroll={self.num_unroll}, memory_steps={first}) was given windows of "
+                f"{rows.last.shape[1]} rows; give the buffer a length of at least "
+                f"{first + self.num_unroll + 1}."
             )
         # A window whose first position is a final observation has nothing to unroll.
         weights = jnp.where(rows.last[:, first], 0.0, batch.weights[:, first])
@@ -381,30 +383,15 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         return jax.vmap(jax.vmap(lambda seen: model.judged(seen)[1]))(model.read(rows))
 
     def _model(self, params: PyTree[Array], statistics: Statistics | None) -> AbstractLatentModel:
-        network = self._bound(params)
-        return self.model(network, self.gamma, self.num_players, self.code, statistics)
-
-    def _bound(self, params: PyTree[Array]) -> Any:
-        """The network, if it has what the losses need."""
         network = bind(self.network, params)
-        if self.consistency and not callable(getattr(network, "project", None)):
-            raise ValueError(
-                f"MuZero(consistency={self.consistency}): {type(network).__name__} has no "
-                "`project` and `predict_projection`; give it both, or a consistency of 0."
-            )
-        remembers = getattr(network, "memory", None) is not None
-        if remembers != (self.memory_steps > 0):
-            raise ValueError(
-                f"MuZero(memory_steps={self.memory_steps}): {type(network).__name__} has "
-                f"{'a' if remembers else 'no'} `memory`; give at least 1 to a network with a "
-                "memory, and 0 to one without."
-            )
-        if remembers and self.num_players == 2:
-            raise ValueError(
-                f"MuZero(num_players=2): {type(network).__name__} has a `memory`, but in a game of "
-                "two a player plans, and remembers, its own moves alone; give it none."
-            )
-        return network
+        check_network(
+            network,
+            num_unroll=self.num_unroll,
+            num_players=self.num_players,
+            consistency=self.consistency,
+            memory_steps=self.memory_steps,
+        )
+        return self.model(network, self.gamma, self.num_players, self.code, statistics)
 
     def _loss(
         self,
@@ -459,7 +446,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             "afterstate_loss": self.value_weight,
             "spread_loss": self.code_entropy_bonus,
         }
-        loss = sum((scale.get(name, 1.0) * x for name, x in losses.items()), jnp.zeros(()))
+        loss = sum((scale.get(name, 1.0) * x for name, x in losses.items()), jnp.float32(0))
         if self.entropy_bonus:
             loss = loss - self.entropy_bonus * part(entropy, learned.policy_weight)
         beside["policy_entropy"] = mean(entropy[:, 0])

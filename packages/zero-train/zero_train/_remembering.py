@@ -33,6 +33,10 @@ class RememberingCarry(eqx.Module):
     begins: Bool[Array, " batch"]
     inner: Any
 
+    def holding(self, memory: PyTree[Array]) -> "RememberingCarry":
+        """The same within an episode, with another memory."""
+        return RememberingCarry(memory, jnp.zeros_like(self.begins), self.inner)
+
 
 class RememberingPlanner(AbstractPlanner[AbstractLatentModel, RememberingCarry]):
     """Lets another planner plan from what is observed and what a network remembers, see

@@ -53,6 +53,35 @@ class Unrolled(eqx.Module):
         return self.policy_weight[..., :-1] > 0
 
 
+def check_network(
+    network: Any, *, num_unroll: int, num_players: int, consistency: float, memory_steps: int
+) -> None:
+    """Raises unless MuZero's network has what its losses need, and the agent what the network
+    needs."""
+    name = type(network).__name__
+    if consistency and not callable(getattr(network, "project", None)):
+        raise ValueError(
+            f"MuZero(consistency={consistency}): {name} has no `project` and `predict_projection`; "
+            "give it both, or a consistency of 0."
+        )
+    if isinstance(network, PrefixNetwork) and network.prefix_steps > num_unroll:
+        raise ValueError(
+            f"MuZero(num_unroll={num_unroll}): {name} sums {network.prefix_steps} rewards, of "
+            f"which the last would never be learned; give it at most {num_unroll} `prefix_steps`."
+        )
+    remembers = getattr(network, "memory", None) is not None
+    if remembers != (memory_steps > 0):
+        raise ValueError(
+            f"MuZero(memory_steps={memory_steps}): {name} has {'a' if remembers else 'no'} "
+            "`memory`; give at least 1 to a network with a memory, and 0 to one without."
+        )
+    if remembers and num_players == 2:
+        raise ValueError(
+            f"MuZero(num_players=2): {name} has a `memory`, but in a game of two a player plans, "
+            "and remembers, its own moves alone; give it none."
+        )
+
+
 def summed(network: Any, learned: Unrolled, num_players: int) -> Unrolled:
     """The same with the value prefixes of the rewards, if it is these that the network predicts."""
     if not isinstance(network, PrefixNetwork):

@@ -307,8 +307,7 @@ class Game:
         here = self._episode
         carry = alone.init(here.state)
         if isinstance(carry, RememberingCarry):
-            memory = jax.tree.map(lambda x: jnp.asarray(x)[None], self.plan.extra)
-            carry = RememberingCarry(memory, jnp.zeros(1, bool), None)
+            carry = carry.holding(jax.tree.map(lambda x: jnp.asarray(x)[None], self.plan.extra))
         return np.asarray(act(alone, here.state, here.obs, carry, self._draw(2))[1].weights[0])
 
     @property

@@ -82,8 +82,10 @@ def with_simulations(player: AbstractActor, simulations: int | None) -> Abstract
     assert isinstance(player, PlanningActor)
     model: Any = player.model
     if isinstance(remembering := player.planner, RememberingPlanner):
-        inner: Any = remembering.planner
-        inner = dataclasses.replace(inner, num_simulations=simulations) if simulations else None
+        inner: Any = None
+        if simulations:
+            inner = PlanningActor(remembering.planner, model)
+            inner = with_simulations(inner, simulations).planner
         return PlanningActor(RememberingPlanner(inner), model)
     if simulations == 0:
         if not isinstance(player.model, AbstractProposalModel):
@@ -236,9 +238,9 @@ def who(player: AbstractActor) -> str:
     planner: Any = player.planner
     if isinstance(planner, ParticleSearch):
         return f"search with {planner.num_particles} particles, {planner.depth} steps deep"
-    number = getattr(planner, "num_simulations", None)
-    if number == 0:
+    if isinstance(planner, RememberingPlanner) and planner.planner is None:
         return "the network alone"
+    number = getattr(planner, "num_simulations", None)
     return "search" if number is None else f"search with {number} simulations a move"
 
 
