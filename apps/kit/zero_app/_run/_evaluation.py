@@ -82,10 +82,10 @@ def with_simulations(player: AbstractActor, simulations: int | None) -> Abstract
     assert isinstance(player, PlanningActor)
     model: Any = player.model
     if isinstance(remembering := player.planner, RememberingPlanner):
-        inner: Any = None
-        if simulations:
-            inner = PlanningActor(remembering.planner, model)
-            inner = with_simulations(inner, simulations).planner
+        searching: Any = None
+        if simulations and remembering.planner is not None:
+            searching = with_simulations(PlanningActor(remembering.planner, model), simulations)
+        inner = None if searching is None else searching.planner
         return PlanningActor(RememberingPlanner(inner), model)
     if simulations == 0:
         if not isinstance(player.model, AbstractProposalModel):
