@@ -117,7 +117,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["list", "SNEK"], "did you mean jumanji/Snake-v1"),
         (["list", "pgx/conect_four"], "Did you mean pgx/connect_four"),
         (["train", "jumanji/FlatPack-v0", "--agent", "spo"], "give one of sampled-alphazero, s"),
-        (["train", "2048", "--memory"], "--memory was given, and --agent expert has networks wit"),
+        (["train", "2048", "--memory"], "--memory was given without --agent muzero"),
         (
             ["train", "cartpole", "--agent", "muzero", "--memory", "--capacity", "20"],
             "--model-steps 5, --memory-steps 16 and --n-steps 10; give at least 32.",

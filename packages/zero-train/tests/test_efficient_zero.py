@@ -2,6 +2,7 @@
 prefixes beside plans over rewards, and that it learns with both."""
 
 import dataclasses
+import functools as ft
 from typing import Any
 
 import equinox as eqx
@@ -37,9 +38,10 @@ class LinearPrefix(eqx.Module):
 
     world: Linear
     keeps: Array
-    prefix_steps: int = eqx.field(static=True, default=3)
+    prefix_steps: int = eqx.field(static=True)
 
-    def __init__(self, *, key):
+    def __init__(self, prefix_steps: int = 3, *, key):
+        self.prefix_steps = prefix_steps
         self.world = Linear(key=key)
         self.keeps = 0.5 * jr.normal(jr.fold_in(key, 4), (5, 5))
 
@@ -94,9 +96,18 @@ def test_the_loss_is_that_of_sums_which_begin_anew(num_players):
     assert float(metrics["reward_loss"]) == pytest.approx(total / count, rel=1e-4) and ends > 3
 
 
+def test_a_sum_that_is_longer_than_the_unroll_is_refused():
+    agent = agent_of(network=LinearPrefix, num_unroll=2)
+    with pytest.raises(
+        ValueError, match="sums 3 rewards, of which the last would never be learned"
+    ):
+        agent.actor(agent.init(key=jr.key(0)), explore=True)
+
+
 def test_the_gradient_into_the_memory_is_not_halved():
     """As that into a hidden state is: of the first of two steps of descent on rewards alone."""
-    agent = agent_of(network=LinearPrefix, num_unroll=2, value_weight=0.0)
+    network = ft.partial(LinearPrefix, 2)
+    agent = agent_of(network=network, num_unroll=2, value_weight=0.0)
     batch = jax.tree.map(lambda x: x[:1], windows(1))
     # Policies that equal the targets have no gradient.
     uniform = jnp.full_like(batch.items.record.weights, 1 / ACTIONS)
@@ -110,7 +121,7 @@ def test_the_gradient_into_the_memory_is_not_halved():
     heads = jnp.zeros_like(state.params.world.heads).at[-1].set(state.params.world.heads[-1])
     state = eqx.tree_at(lambda s: s.params.world.heads, state, heads)
     after, _, _ = jax.jit(lambda s, b: agent.update(s, b, key=jr.key(2)))(state, batch)
-    net = jax.tree.map(lambda x: np.asarray(x, np.float64), bind(LinearPrefix, state.params))
+    net = jax.tree.map(lambda x: np.asarray(x, np.float64), bind(network, state.params))
     features, reward = (np.asarray(x[0]) for x in (batch.items.obs.features, batch.items.reward))
     hidden, head = net.world.encode @ features[0], net.world.heads[-1]
     errors = forward(net, features[0], np.array([0, 1])) - np.cumsum(reward[:2])
