@@ -26,7 +26,8 @@ from zero_cli._apps import APP, pretrained
 from zero_cli._board import Board
 from zero_cli._build import build_loop, build_network
 from zero_cli._config import presets
-from zero_cli._worlds import build_world
+from zero_cli._worlds import agents_of, build_world
+from zero_envs import known_environments
 from zero_nets import MultiDiscrete, TanhGaussian
 from zero_search import Temperature
 from zero_train import RandomActor
@@ -167,6 +168,10 @@ def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert build_world("zero_envs.testing:Corridor").players == 1
     agents = build_world("zero_envs:Pendulum").agents
     assert agents == ("spo", "mpo", "ppo", "vmpo", "sampled", "sampled-alphazero")
+    facts, observers = known_environments(), ("ppo", "vmpo", "mpo", "muzero", "stochastic")
+    assert agents_of(facts["jumanji/Minesweeper-v0"]) == observers
+    assert agents_of(facts["minesweeper"]) == ("expert", *observers)
+    assert agents_of(facts["pgx/kuhn_poker"]) == ()
 
 
 @pytest.mark.parametrize(
@@ -226,7 +231,8 @@ def test_a_model_with_a_memory_plays(zero, tmp_path, without_charts):
     shows what takes single states."""
     run = tmp_path / "run"
     small = "--preset tiny --envs 8 --batch 8 --updates 1 --steps 2 --games 2 --simulations 2"
-    train = ("train", "cartpole", "--agent", "muzero", "--memory", "--memory-steps", "3")
+    memory = ("--memory", "--memory-steps", "3", "--value-prefix", "2")
+    train = ("train", "cartpole", "--agent", "muzero", *memory)
     with without_charts():
         code, _, err = zero(*train, *small.split(), "--reanalyse", "0.5", "--out", run)
     assert code == 0, err
@@ -445,8 +451,7 @@ def test_tic_tac_toe_is_never_lost(zero, tmp_path):
 
 @pytest.mark.slow
 def test_every_environment_of_the_list_trains(tmp_path):
-    from zero_cli._worlds import agents_of, OWN_APPS
-    from zero_envs import known_environments
+    from zero_cli._worlds import OWN_APPS
 
     names = known_environments()
 
