@@ -11,14 +11,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hint
 import optax
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Interval, Le
 
-from zero_search import (
-    ByParentAndSiblings,
-    CompletedByMixedValue,
-    DirichletNoise,
-    PUCT,
-    Temperature,
-    TreeSearch,
-)
+from zero_search import DirichletNoise, Temperature, TreeSearch
 from zero_train import ExpertIteration
 
 from ._errors import flag, UsageError
@@ -175,9 +168,6 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     temperature: NonNegative = 0.0
     """PUCT: temperature at which moves of later plies are sampled from the visits; at 0 the most
     visited move is played."""
-    least_gap: NonNegative = 0.0
-    """Searches stretch the values of a node's actions to [0, 1] as if they were at least so far
-    apart, so that smaller differences, which may be errors of the network, count for less."""
     player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
     value_weight: NonNegative = 1.0
@@ -188,9 +178,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
     play."""
 
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"temperature": 0.0, "least_gap": 0.0}
-    )
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"temperature": 0.0})
 
     def explorer(self, **parts: Any) -> TreeSearch:
         """The planner of self-play.
@@ -200,11 +188,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         - `parts`: of [`zero_search.TreeSearch`][], for PUCT.
         """
         if self.search == "gumbel":
+            considered = self.considered
             return TreeSearch.gumbel(
-                self.simulations,
-                max_num_considered_actions=self.considered,
-                qtransform=CompletedByMixedValue(epsilon=max(self.least_gap, _EPSILON)),
-                kernels="auto",
+                self.simulations, max_num_considered_actions=considered, kernels="auto"
             )
         parts = {
             "kernels": "auto",
@@ -213,22 +199,16 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
             **parts,
         }
         if self.search == "muzero":
-            selection = PUCT(1.25, self._stretch(), c_base=19652.0)
-            return TreeSearch.muzero(self.simulations, **({"selection": selection} | parts))
-        selection = PUCT(self.exploration, self._stretch())
-        return TreeSearch.alphazero(self.simulations, **({"selection": selection} | parts))
+            return TreeSearch.muzero(self.simulations, **parts)
+        return TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
 
     def planner(self) -> TreeSearch:
         """The planner of the trained player: without noise, it plays the most visited move, and
         keeps the subtree of the move that was played. Over a model whose root needs the observation
         no tree can be kept: replace it by one without `reuse`."""
-        selection = PUCT(self.exploration, self._stretch())
         return TreeSearch.alphazero(
-            self.player_simulations, selection=selection, reuse=True, kernels="auto"
+            self.player_simulations, c=self.exploration, reuse=True, kernels="auto"
         )
-
-    def _stretch(self) -> ByParentAndSiblings:
-        return ByParentAndSiblings(max(self.least_gap, _EPSILON))
 
     def alphazero(
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
@@ -252,8 +232,6 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         return ExpertIteration.alphazero(network=network, model=model, **(known | parts))
 
 
-# The least range that values are divided by.
-_EPSILON = 1e-8
 # The arguments of AdamW that no state of the optimiser has to hold.
 _CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
 
