@@ -64,10 +64,11 @@ if [[ -n ${SMALL:-} ]]; then
     cells=(64x32) deep=(16x32) network=1x16 standard=tiny minesweeper=tiny monsters=tiny opponent=greedy
     games=4 spo=(--env pendulum --preset tiny --repeats 1)
     rounds=(--simulations 8 --considered 8 --batches 2 --runs 2) boards=(--games 64 --turns 3)
+    muzero=(cartpole --agent muzero --preset tiny)
 else
     cells=(1024x64 1024x128 128x800 1x800) deep=(1024x64 128x800) network=6x128 standard=standard
     minesweeper=default monsters=default opponent=uct games=200 spo=(--env brax/ant)
-    rounds=(--simulations 32 128 --batches 1 128 1024) boards=()
+    rounds=(--simulations 32 128 --batches 1 128 1024) boards=() muzero=(cartpole --agent muzero)
 fi
 
 "$python" -c 'import jax; print(jax.devices(), jax.__version__)' | tee -a "$out/log.txt"
@@ -79,13 +80,14 @@ part search-network 10 "$python" "${search[@]}" --network "$network" --cells "${
 part search-graph 7 env XLA_FLAGS="${XLA_FLAGS:-} --xla_gpu_enable_command_buffer=+WHILE" \
     "$python" "${search[@]}" --cells "${deep[@]}"
 part env-othello 3 "$python" envs_othello.py "${boards[@]}"
-train othello 22 --preset "$standard"
+train othello 17 --preset "$standard"
 part strength-othello 6 "$python" -m zero_othello eval "$runs/othello" --opponent "$opponent" \
     --games "$games" --json
 part rounds 3 "$python" search_rounds.py "$runs/othello" --question time "${rounds[@]}"
 part spo 6 "$python" spo_training.py "${spo[@]}"
 train minesweeper 8 --preset "$minesweeper"
 train monsters 5 --preset "$monsters"
+train cli 5 "${muzero[@]}"
 for app in othello minesweeper monsters spo; do
     part "trace-$app" 3 "$python" _trace.py "$app" "$runs/traces/$app" ${SMALL:+--preset tiny}
 done

@@ -69,21 +69,37 @@ def template(loop: Loop, player: AbstractActor | None = None) -> LoopState:
 
 def fill(loop: Loop, state: LoopState) -> LoopState:
     """Collects and stores, without learning, until the buffer is ready. It gives up where that is
-    not so after every environment could have filled it many times over."""
+    not so after every environment could have filled it many times over.
+
+    Under `jax.vmap` or `jax.jit` it is one `while` loop of XLA, in which each state of a batch
+    collects until its own buffer is ready.
+    """
     check_kind("fill", LoopState, "what `zero_train.init` or `step` returned", state=state)
-    for _ in range(_MAX_FILLS):
-        if bool(loop.buffer.ready(state.buffer)):
-            return state
-        if loop.actor_devices:
-            state, _ = _step_side_by_side(loop, state, learns=False)
-        else:
-            state, _ = collect_half(loop, None, state)
     sizes = (f"{x}={getattr(loop.buffer, x)}" for x in _SIZES if hasattr(loop.buffer, x))
-    raise ValueError(
+    said = (
         f"the {type(loop.buffer).__name__} ({', '.join(sizes)}) cannot be sampled after "
         f"{_MAX_FILLS * loop.unroll_length} rows of each environment, whose episodes may be longer "
         "than what it keeps; give it more capacity or a smaller batch."
     )
+    ready = lambda state: loop.buffer.ready(state.buffer)
+    if isinstance(ready(state), jax.core.Tracer):
+        most = state.step + _MAX_FILLS
+        going_on = lambda state: ~ready(state) & (state.step < most)
+        state = jax.lax.while_loop(going_on, ft.partial(_collected, loop), state)
+        checked = eqx.error_if(state.step, ~ready(state), said)
+        return dataclasses.replace(state, step=checked)
+    for _ in range(_MAX_FILLS):
+        if bool(ready(state)):
+            return state
+        state = _collected(loop, state)
+    raise ValueError(said)
+
+
+def _collected(loop: Loop, state: LoopState) -> LoopState:
+    """A state after one collection without learning."""
+    if loop.actor_devices:
+        return _step_side_by_side(loop, state, learns=False)[0]
+    return collect_half(loop, None, state)[0]
 
 
 def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
