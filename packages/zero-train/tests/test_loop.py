@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import optax
 import pytest
 
 from zero_app import check_finite, Checkpoints, NonFiniteError
@@ -34,7 +35,9 @@ from .crossings import check_crossings, check_update
 from .nim_agent import nim_agent, nim_loop
 
 
-AGENT = nim_agent(Nim(heap=7, most=3), width=128)
+AGENT = nim_agent(
+    Nim(heap=7, most=3), width=128, optimiser=optax.inject_hyperparams(optax.adam)(1e-2)
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +81,26 @@ def test_devices_do_not_matter(ran):
         assert x.keys() == y.keys()
         for name in x:
             assert x[name] == pytest.approx(y[name], rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_seeds_and_learning_rates_train_side_by_side(ran, devices):
+    """One program under vmap: each seed and rate as in a loop of its own."""
+    loop, alone, metrics = ran[devices]
+    keys = jr.wrap_key_data(jnp.asarray([[0, 0], [0, 1], [0, 0]], jnp.uint32))
+    states = eqx.filter_jit(eqx.filter_vmap(lambda key: init(loop, key=key)))(keys)
+    states = optax.tree.set(states, learning_rate=jnp.asarray([1e-2, 1e-2, 0.0]))
+    first = np.asarray(jax.tree.leaves(states.agent.params)[0])
+    states = eqx.filter_jit(eqx.filter_vmap(lambda state: fill(loop, state)))(states)
+    together = eqx.filter_jit(eqx.filter_vmap(lambda state: step(loop, state)))
+    for row in metrics:
+        states, found = together(states)
+        assert {name: float(x[0]) for name, x in found.items()} == pytest.approx(row, rel=1e-4)
+    for x, y in zip(plain(states), plain(alone), strict=True):
+        np.testing.assert_allclose(x[0], y, rtol=1e-4, atol=1e-5)
+    last = np.asarray(jax.tree.leaves(states.agent.params)[0])
+    np.testing.assert_array_equal(last[2], first[2])
+    assert not np.allclose(last[1], last[0])
 
 
 def test_state_is_laid_out_as_said(ran):

@@ -146,6 +146,7 @@ def _dispatched(function: Callable[..., Any], **options: int) -> Any:
 
     program.__name__ = function.__name__.strip("_")
     jitted = jax.jit(program, static_argnums=0, donate_argnums=3, compiler_options=options)
+    inner = jax.jit(program, static_argnums=0)  # which takes no options of the compiler
 
     def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
         arrays, static = eqx.partition(fixed, eqx.is_array)
@@ -154,7 +155,9 @@ def _dispatched(function: Callable[..., Any], **options: int) -> Any:
 
     @ft.wraps(function)
     def dispatch(*args: PyTree) -> Any:
-        return jitted(*arguments(*args))
+        static, *arrays = arguments(*args)
+        is_inner = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arrays))
+        return (inner if is_inner else jitted)(static, *arrays)
 
     named: Any = dispatch
     named.lower = lambda *args: jitted.lower(*arguments(*args))
