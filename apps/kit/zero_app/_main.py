@@ -43,9 +43,9 @@ from ._run._export import Export
 from ._run._folder import NonFiniteError, RunFolder
 from ._run._lines import RunError
 from ._run._manifest import CheckpointError
-from ._run._options import folder_of, following, Launch, Options
+from ._run._options import folder_of, following, Launch, of_seeds, Options
 from ._run._processes import join, watched
-from ._run._provenance import check_logs, check_run, CONFIG
+from ._run._provenance import check_logs, check_run, CONFIG, finished_steps
 from ._run._report import Axis
 from ._run._reporting import play_films
 from ._run._stored import stored_config
@@ -163,6 +163,9 @@ class _RunArguments(Generic[Config, Preset]):
     options: Annotated[Options, tyro.conf.arg(name="")]
     preset: Preset
     """Which defaults all other flags have."""
+    seeds: tuple[int, ...] = ()
+    """Train a run of each of these seeds, one after the other, in OUT/seed-0 and so on; a single
+    number is how many, from --seed on. --resume trains what is missing."""
 
 
 def main(app: App[Any], words: Sequence[str] | None = None) -> None:
@@ -285,22 +288,36 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         kind,
         prog,
         words,
-        names_of(config) + names_of(Options) + ["preset"],
+        names_of(config) + names_of(Options) + ["preset", "seeds"],
         default=_RunArguments(config, Options(out=out), preset),
         description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
     )
     config, options = arguments.config, arguments.options
     start_jax(options.launch)
+    runs = of_seeds(config, options, arguments.seeds)
+    if arguments.seeds:
+        # One loop, of which JAX knows the compiled programs again.
+        build = functools.cache(functools.partial(app.build, config))
+        app = dataclasses.replace(app, build=lambda _: build())
     with watched(config, options):
         if first.shards is None:
-            config = following(config, options)
-        # A run that cannot be trained is refused before it is built, which may take long.
-        if is_writer():
+            runs = [(following(config, options), options) for config, options in runs]
+        # A run that cannot be trained is refused before one is built, which may take long.
+        for config, options in runs if is_writer() else ():
             if options.resume and os.path.lexists(options.out / CONFIG):
                 stored_config(app.config, options.out, app.command)
             RunFolder.check(**folder_of(config, options))
-        trained = train(app, config, options, preset, began=began)
+        trained = False
+        for config, options in runs:
+            if len(runs) > 1:
+                print(f"seed {config.seed}, in {options.out}:", flush=True)
+            trained = train(app, config, options, preset, began=began) or trained
+            if not finished_steps(options.out):
+                break
     if trained and is_writer():
+        if arguments.seeds:
+            out = arguments.options.out
+            print(f"The runs of the seeds are in {out}: {app.command} compare {out}")
         kinds = {"eval": Eval, **app.commands}
         then = "|".join(name for name in kinds if _operands(app, kinds[name]) in _OF_A_RUN)
         print(f"The run is in {options.out}; with its player: {app.command} {then} {options.out}")

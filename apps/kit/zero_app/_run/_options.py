@@ -5,6 +5,7 @@ import dataclasses
 import importlib.util
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import jax
@@ -13,6 +14,7 @@ import tyro
 from .._command._config import check_fields, Count, inherited, NonNegative
 from .._command._errors import flag, UsageError
 from ._lines import read_json, RunError
+from ._provenance import CONFIG
 
 
 Config = TypeVar("Config")
@@ -24,6 +26,7 @@ MISSING = (
 )
 #: A resumed run may save more or less often; everything else must be as it was.
 MAY_DIFFER = ("checkpoint_every",)
+_MOST_SEEDS = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,6 +118,40 @@ class Options:
         for name in ("wandb", "mlflow"):
             if getattr(self, name) and importlib.util.find_spec(name) is None:
                 raise UsageError(MISSING.format(name))
+
+
+def of_seeds(
+    config: Config, options: Options, seeds: Sequence[int]
+) -> list[tuple[Config, Options]]:
+    """The runs of a command: itself, or one of each of its seeds.
+
+    **Raises:** [`zero_app.UsageError`][] where they cannot be trained one after the other.
+    """
+    if not seeds:
+        return [(config, options)]
+    known: Any = config
+    given = " ".join(map(str, seeds))
+    if len(seeds) == 1:
+        if not 1 <= seeds[0] <= _MOST_SEEDS:
+            raise UsageError(
+                f"--seeds {given} was given; give how many, at most {_MOST_SEEDS}, or several."
+            )
+        seeds = range(known.seed, known.seed + seeds[0])
+    elif len(set(seeds)) < len(seeds):
+        raise UsageError(f"--seeds {given} was given; give each seed once.")
+    if options.launch.processes > 1:
+        raise UsageError("--seeds was given to several processes; give each run its --seed.")
+    if os.path.lexists(options.out / CONFIG):
+        raise UsageError(
+            f"{options.out} holds a run; give --seeds another --out, the folder of their runs."
+        )
+    runs = []
+    for seed in seeds:
+        out = options.out / f"seed-{seed}"
+        resume = options.resume and os.path.lexists(out / CONFIG)
+        one = dataclasses.replace(options, out=out, resume=resume)
+        runs.append((dataclasses.replace(known, seed=seed), one))
+    return runs
 
 
 def folder_of(config: Any, options: Options) -> dict[str, Any]:
