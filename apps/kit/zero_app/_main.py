@@ -41,14 +41,15 @@ from ._run._compare import Compare
 from ._run._eval import Eval
 from ._run._export import Export
 from ._run._folder import NonFiniteError, RunFolder
-from ._run._lines import RunError
+from ._run._lines import read_json, RunError
 from ._run._manifest import CheckpointError
 from ._run._options import folder_of, following, Launch, of_seeds, Options
 from ._run._processes import join, watched
 from ._run._provenance import check_logs, check_run, CONFIG, finished_steps
 from ._run._report import Axis
 from ._run._reporting import play_films
-from ._run._stored import stored_config
+from ._run._stored import complete, config_of, stored_config
+from ._run._sweep import space_of, Sweep, sweep
 from ._run._train import train
 
 
@@ -108,6 +109,7 @@ def expects_accelerator() -> bool:
 
 Config = TypeVar("Config")
 Preset = TypeVar("Preset")
+Run = TypeVar("Run")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,16 +155,23 @@ class _First:
     """The flags that are read before the others; `None` where one was not given."""
 
     preset: str | None = None
+    config: pathlib.Path | None = None
     shards: str | None = None
     out: pathlib.Path | None = None
+    run_code: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class _RunArguments(Generic[Config, Preset]):
-    config: Annotated[Config, tyro.conf.arg(name="")]
-    options: Annotated[Options, tyro.conf.arg(name="")]
+class _Arguments(Generic[Config, Preset, Run]):
+    """The arguments of `train` and `sweep`."""
+
+    values: Annotated[Config, tyro.conf.arg(name="")]
+    options: Annotated[Run, tyro.conf.arg(name="")]
     preset: Preset
     """Which defaults all other flags have."""
+    config: pathlib.Path | None = None
+    """A file with what other flags have by default, in the place of a preset: the config.json of a
+    run, or the best.json of a sweep."""
     seeds: tuple[int, ...] = ()
     """Train a run of each of these seeds, one after the other, in OUT/seed-0 and so on; a single
     number is how many, from --seed on. --resume trains what is missing."""
@@ -244,14 +253,15 @@ def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
     name, *rest = [*words, ""]
     if name in ("", "-h", "--help"):
         print(_help(app, commands))
-    elif name == "train":
-        _train(app, rest[:-1], prog or f"{app.name} train")
+    elif name in ("train", "sweep"):
+        do = _train if name == "train" else _sweep
+        do(app, rest[:-1], prog or f"{app.name} {name}")
     elif name in commands:
         command = parse(commands[name], prog or f"{app.name} {name}", rest[:-1])
         start_jax()
         command(app)
     else:
-        choices = ", ".join(["train", *commands])
+        choices = ", ".join(["train", "sweep", *commands])
         raise UsageError(f"no command is called {name!r}; choose one of {choices}.")
 
 
@@ -271,28 +281,75 @@ def _interrupted_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@_interrupted_at_once()
-def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
-    """Parses a flag for each field of the configuration, those of [`zero_app.Options`][], and
-    `--preset`, which sets the defaults of all others; then trains."""
-    began, first = time.monotonic(), peek(_First, prog, words)
+def _asked(
+    app: App[Any], words: Sequence[str], prog: str, folder: str, kind: Any, about: str
+) -> tuple[App[Any], _First, _Arguments[Any, Any, Any]]:
+    """Parses a flag for each field of the configuration, those of a `kind` of options, and
+    `--preset` or `--config`, which set the defaults of the configuration's.
+
+    **Returns:** the app with the presets that belong to the words, and what they say.
+    """
+    first = peek(_First, prog, words)
     if app.presets_of is not None:
         app = dataclasses.replace(app, presets=app.presets_of(prog, words))
     preset = first.preset or app.default_preset
     if preset not in app.presets:
         raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(app.presets)}.")
-    config, out = app.presets[preset], first.out or pathlib.Path("runs") / preset
+    config = app.presets[preset]
+    if first.config is not None:
+        if first.preset is not None:
+            raise UsageError("--preset and --config were given; give one of them.")
+        config = _of_file(app, first.config, run_code=first.run_code)
     names: Any = Literal[tuple(app.presets)]
-    kind: Any = _RunArguments[type(config), names]
-    arguments = parse_words(
-        kind,
+    options = kind(out=first.out or pathlib.Path(folder) / preset)
+    arguments: Any = parse_words(
+        _Arguments[type(config), names, kind],
         prog,
         words,
-        names_of(config) + names_of(Options) + ["preset", "seeds"],
-        default=_RunArguments(config, Options(out=out), preset),
-        description="Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
+        names_of(config) + names_of(kind) + ["preset", "config", "seeds"],
+        default=_Arguments(config, options, preset),
+        description=about,
     )
-    config, options = arguments.config, arguments.options
+    return app, first, arguments
+
+
+def _of_file(app: App[Any], path: pathlib.Path, *, run_code: bool) -> Any:
+    """The configuration in a file."""
+    if not os.path.lexists(path):
+        raise UsageError(f"--config {path} is missing; give the config.json of a run.")
+    try:
+        stored = complete(app.config, read_json(path))
+    except ValueError as e:
+        raise UsageError(f"--config {path} is none of `{app.command} train`: {e}") from e
+    return config_of(app.config, stored, path, app.command, run_code=run_code)
+
+
+@_interrupted_at_once()
+def _sweep(app: App[Any], words: Sequence[str], prog: str) -> None:
+    """Parses the flags of a sweep and those of training that it leaves alone, and runs it."""
+    began = time.monotonic()
+    about = "Search for the flags with which training ends best, by Optuna."
+    app, _, arguments = _asked(app, words, prog, "sweeps", Sweep, about)
+    asked, preset = arguments.options, arguments.preset
+    space_of(arguments.values, asked.over, asked.sampler)
+    start_jax(asked.launch)
+    trains = prog.replace(" sweep", " train", 1)
+    sweep(app, arguments.values, asked, arguments.seeds, preset, began=began, trains=trains)
+
+
+@_interrupted_at_once()
+def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
+    """Parses the flags of training, and trains."""
+    began = time.monotonic()
+    app, first, arguments = _asked(
+        app,
+        words,
+        prog,
+        "runs",
+        Options,
+        "Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
+    )
+    config, options, preset = arguments.values, arguments.options, arguments.preset
     start_jax(options.launch)
     runs = of_seeds(config, options, arguments.seeds)
     if arguments.seeds:
@@ -377,8 +434,11 @@ def _leave(code: int) -> NoReturn:
 
 
 def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
-    usage = f"train {app.operands}".rstrip()
-    lines = {usage: "train a player; --out is its run folder, by default in runs/"}
+    lines = {
+        f"train {app.operands}".rstrip(): "train a player; --out is its run folder, by default in "
+        "runs/",
+        f"sweep {app.operands}".rstrip(): "search for the flags with which training ends best",
+    }
     for name, kind in commands.items():
         about = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
         lines[" ".join([name, *_operands(app, kind)])] = about[:1].lower() + about[1:]

@@ -1,4 +1,4 @@
-"""The command line: `zero train|eval|play|serve|gtp|watch|compare|list|report|export`.
+"""The command line: `zero train|sweep|eval|play|serve|gtp|watch|compare|list|report|export`.
 
 JAX takes seconds to import, so help and an unknown command are answered without it.
 """
@@ -15,6 +15,7 @@ usage: zero COMMAND [flags]
 Train, measure and play any game.
 
   train ENV    train a player; --out is its run folder, by default in runs/
+  sweep ENV    search for the flags with which training ends best
   play RUN     play against a trained player in the terminal
   serve RUN    play against a trained player in the browser
   gtp RUN      serve a player of Go or Othello over the Go Text Protocol,

@@ -14,6 +14,7 @@ from zero_app import (
     expects_accelerator,
     Launch,
     peek,
+    read_json,
     run,
     start_jax,
     UsageError,
@@ -30,6 +31,7 @@ class _Chosen:
     """What must be known before all other flags."""
 
     agent: Agent | Literal["spo", "mpo", "ppo", "vmpo"] | None = None
+    config: pathlib.Path | None = None
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
 
 
@@ -41,8 +43,8 @@ def main(words: Sequence[str]) -> None:
 
 def _run(words: Sequence[str]) -> None:
     name, *rest = [*words, ""]
-    if name == "train":
-        _train(rest[:-1])
+    if name in ("train", "sweep"):
+        _train(name, rest[:-1])
     elif name in ("list", "compare", "", "-h", "--help") or rest[0] in ("-h", "--help"):
         run(APP, words)  # runs of any apps are compared, where Minesweeper has another `compare`
     elif name in (*APP.commands, *COMMANDS) and (not rest[0] or rest[0].startswith("-")):
@@ -66,40 +68,56 @@ def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
     run(app, [name, player, *words[2:]], f"zero {name} {folder}")
 
 
-def _train(words: list[str]) -> None:
+def _stored(path: pathlib.Path, env: str) -> dict[str, Any]:
+    """What a configuration of this environment has in a file, which its app checks."""
+    stored = read_json(path) if os.path.lexists(path) else {}
+    if stored.get("env", env) != env:
+        raise UsageError(f"--config {path} is of {stored['env']}, and not of {env}.")
+    return stored
+
+
+def _train(command: str, words: list[str]) -> None:
+    """Runs `train` or `sweep` of the app that plays an environment."""
+    what, folder = "Train a player of an environment", "runs"
+    if command == "sweep":
+        what, folder = (
+            "Search for the flags with which training in an environment ends best",
+            "sweeps",
+        )
     if words[:1] in (["-h"], ["--help"]):
         print(
-            "usage: zero train ENV [flags]\n\n"
-            "Train a player of an environment, such as pgx/connect_four; `zero list` has all.\n"
-            "The flags depend on the environment: `zero train ENV --help` lists them."
+            f"usage: zero {command} ENV [flags]\n\n"
+            f"{what}, such as pgx/connect_four; `zero list` has all.\n"
+            f"The flags depend on the environment: `zero {command} ENV --help` lists them."
         )
         return
     if not words or words[0].startswith("-"):
         raise UsageError(
-            "`zero train ENV [flags]` needs the name of an environment first, such as "
+            f"`zero {command} ENV [flags]` needs the name of an environment first, such as "
             "pgx/connect_four; `zero list` has them all."
         )
     name, *words = words
     if any(word.partition("=")[0] == "--env" for word in words):
         raise UsageError(f"--env was given for {name}; name one environment.")
-    prog = f"zero train {name}"
-    words = ["--out", f"runs/{name.replace('/', '-').replace(':', '-')}", *words]
+    prog = f"zero {command} {name}"
+    words = ["--out", f"{folder}/{name.replace('/', '-').replace(':', '-')}", *words]
     if name in OWN_APPS:
         app, *flags = OWN_APPS[name]
-        return run(APPS[app], ["train", *flags, *words], prog)
+        return run(APPS[app], [command, *flags, *words], prog)
     chosen = peek(_Chosen, prog, words)
+    stored = {} if chosen.config is None else _stored(chosen.config, name)
     start_jax(chosen.launch)
     world = build_world(name)
-    agent: Any = world.choose(chosen.agent)
+    agent: Any = world.choose(chosen.agent or stored.get("agent"))
     preset = "standard" if expects_accelerator() else "quick"
     if agent in ("spo", "mpo", "ppo", "vmpo"):
         tuned = agent in TUNED.get(name, ())
-        usual = [] if preset == "standard" or tuned else ["--preset", preset]
-        return run(APPS["spo"], ["train", *usual, "--agent", agent, "--env", name, *words], prog)
+        usual = [] if preset == "standard" or tuned or stored else ["--preset", preset]
+        return run(APPS["spo"], [command, *usual, "--agent", agent, "--env", name, *words], prog)
     fitting = presets(name, agent, world.size, world.players, board=world.is_board)
     commands = commands_of(APP, world)
     run(
         dataclasses.replace(APP, presets=fitting, preset=preset, commands=commands),
-        ["train", *words],
+        [command, *words],
         prog,
     )

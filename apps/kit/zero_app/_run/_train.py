@@ -62,6 +62,7 @@ def train(
     preset: str | None = None,
     *,
     began: float | None = None,
+    told: Callable[[int, EvaluationResult], None] = lambda step, result: None,
 ) -> bool:
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
@@ -76,6 +77,7 @@ def train(
         app's.
     - `began`: the `time.monotonic()` from which `max_minutes` count; by default they count from
         this call.
+    - `told`: hears of each evaluation after its lines are written. What it raises ends the run.
 
     **Returns:** whether there is something to play with: not where it was stopped before the first
     step.
@@ -113,7 +115,7 @@ def train(
             if state is None and options.resume:
                 had = f"; what it had written is in {aside.name}" if aside else ""
                 view.note(f"the run has no checkpoint yet and begins again{had}")
-            steps, prepared = _Steps(record, options, stop, view, sinks), state
+            steps, prepared = _Steps(record, options, stop, view, sinks, told), state
             if state is None or record.done < record.num_steps:
                 prepared = prepare(config, loop, state, like, stop, view, first)
             if prepared is None:
@@ -164,6 +166,7 @@ class _Steps:
     stop: StopSignal
     view: View
     sinks: Sinks
+    told: Callable[[int, EvaluationResult], None]
 
     def run(self, loop: Loop, state: LoopState, report: Report) -> None:
         """Trains until all are done, or the run is to stop."""
@@ -230,6 +233,7 @@ class _Steps:
         record.keep(result)
         self.sinks.log(record.done, result.metrics)
         view.evaluation(result.figures, result.headline)
+        self.told(record.done, result)
         return None
 
     def _evaluate_at_stop(

@@ -1,0 +1,219 @@
+"""Sweeps: what is tried, what is found, and workers that stop."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from zero_app import read_lines, run, UsageError, View
+from zero_app._run import _sweep
+
+from .swept import APP, Config, worth
+
+
+optuna = pytest.importorskip("optuna", reason="sweeps are an extra")
+pytestmark = pytest.mark.usefixtures("no_charts")
+
+GRID = ("--sampler=grid", "--over", "rate=0.1,0.5", "kind=a,b", "--trials=4")
+
+
+def go(out, *words):
+    run(APP, ["sweep", f"--out={out}", *words])
+
+
+def trials(out):
+    study = optuna.load_study(study_name=out.name, storage=f"sqlite:///{out / 'sweep.db'}")
+    return study.get_trials()
+
+
+def test_a_grid_is_tried_once_and_the_same_command_finds_it_done(tmp_path, capsys):
+    out = tmp_path / "grid"
+    go(out, *GRID)
+    tried = [(x.params["rate"], x.params["kind"]) for x in trials(out)]
+    assert sorted(tried) == [(0.1, "a"), (0.1, "b"), (0.5, "a"), (0.5, "b")]
+    best = Config(**json.loads((out / "best.json").read_text()))
+    assert best == Config(rate=0.5, kind="b")
+    for trial in trials(out):
+        row = read_lines(out / f"trial-{trial.number}" / "evaluations.jsonl")[-1]
+        expected = worth(dataclasses.replace(Config(), **trial.params)) + 2
+        assert row["return_mean"] == trial.value == pytest.approx(expected)
+    capsys.readouterr()
+    go(out, *GRID)
+    assert len(trials(out)) == 4
+    assert "--rate 0.5, --kind b" in capsys.readouterr().out
+
+
+def test_the_best_configuration_is_trained_with_flags_on_top(tmp_path):
+    (tmp_path / "best.json").write_text(json.dumps(dataclasses.asdict(Config(rate=0.7))))
+    words = ["train", f"--config={tmp_path / 'best.json'}", "--layers=3"]
+    run(APP, [*words, f"--out={tmp_path / 'run'}"])
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert Config(**stored) == Config(rate=0.7, layers=3)
+    (tmp_path / "other.json").write_text('{"rate": 1.0}')
+    for words, said in (
+        (["--config=nowhere.json"], "--config nowhere.json is missing; give the config.json"),
+        ([f"--config={tmp_path / 'other.json'}"], "other.json is none of `nim train`: it lacks"),
+        (["--config=x", "--preset=tiny"], "--preset and --config were given; give one of them"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            run(APP, ["train", *words, f"--out={tmp_path / 'new'}"])
+
+
+def test_a_trial_of_several_seeds_is_worth_their_mean(tmp_path):
+    out = tmp_path / "seeds"
+    go(out, "--over", "rate=0.25:0.5", "--trials=1", "--seeds", "2", "6")
+    (trial,) = trials(out)
+    assert trial.value == pytest.approx(trial.params["rate"] + 1 + 0.004 + 2)
+    assert sorted(x.name for x in (out / "trial-0").iterdir()) == ["seed-2", "seed-6"]
+
+
+def test_a_trial_below_the_median_is_ended(tmp_path):
+    out = tmp_path / "pruned"
+    # The median is known after five trials; they come in this order.
+    study = optuna.create_study(
+        study_name=out.name, storage=f"sqlite:///{tmp_path / 'sweep.db'}", direction="maximize"
+    )
+    for rate in (0.9, 0.8, 0.9, 0.8, 0.9, 0.1):
+        study.enqueue_trial({"rate": rate})
+    go(out, "--over", "rate=0.1:0.9", "--trials=6", f"--storage=sqlite:///{tmp_path / 'sweep.db'}")
+    assert [x.state.name for x in study.get_trials()] == ["COMPLETE"] * 5 + ["PRUNED"]
+    assert len(read_lines(out / "trial-5" / "evaluations.jsonl")) == 1
+
+
+def test_a_stopped_sweep_goes_on_with_its_trial(tmp_path, monkeypatch, capsys):
+    out, update, seen = tmp_path / "stopped", View.update, []
+
+    def stopping(view, number, metrics, timings):
+        update(view, number, metrics, timings)
+        seen.append(number)
+        if len(seen) == 3:  # the first step of the second trial
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(View, "update", stopping)
+        go(out, *GRID)
+    assert "the same command goes on" in capsys.readouterr().out
+    assert len(read_lines(out / "trial-1" / "metrics.jsonl")) == 1
+    go(out, *GRID)
+    states = [x.state.name for x in trials(out)]
+    assert sorted(states) == ["COMPLETE"] * 4 + ["FAIL"]
+    tried = {tuple(x.params.values()) for x in trials(out) if x.state.name == "COMPLETE"}
+    assert len(tried) == 4
+    assert sorted(x.name for x in out.glob("trial-*")) == [f"trial-{i}" for i in (0, 1, 3, 4)]
+    assert len(read_lines(out / "trial-1" / "starts.jsonl")) == 2
+
+
+REFUSED = (
+    ("", "--over is missing; give NAME=LOW:HIGH, NAME=log:LOW:HIGH or NAME=A,B,C"),
+    ("rate", "--over rate was given; give NAME=LOW:HIGH"),
+    ("rte=0:1", "training has no flag --rte; did you mean --rate?"),
+    ("seed=0,1", "--over seed=0,1 was given; give --seeds"),
+    ("rate=0:1 rate=0:2", "and --rate twice; give each flag once"),
+    ("rate=1:0", "a range is LOW:HIGH of two numbers, the lower one first"),
+    ("rate=log:0:1", "a range of logarithms begins above 0"),
+    ("rate=0:much", "--over rate=0:much was given; much is not a number"),
+    ("layers=1:2.5", "--over layers=1:2.5 was given; 2.5 is not a whole number"),
+    ("envs=0:64", "--over envs=0:64 was given: --envs 0 was given; give at least 1"),
+    ("kind=a,c", "--over kind=a,c was given: --kind 'c' was given; give one of a, b"),
+    ("kind=a:b", "a range is LOW:HIGH of two numbers"),
+)
+
+
+@pytest.mark.parametrize("over, said", REFUSED)
+def test_what_training_would_refuse_is_refused_before_the_first_trial(over, said, tmp_path):
+    with pytest.raises(UsageError) as e:
+        go(tmp_path / "new", "--over", *over.split())
+    assert said in str(e.value) and not (tmp_path / "new").exists()
+
+
+def test_one_storage_holds_one_sweep_of_a_name(tmp_path):
+    out = tmp_path / "sweep"
+    go(out, "--over", "rate=0:1", "--trials=1")
+    for words, said in (
+        (["--over", "rate=0:2"], "has a sweep called sweep over something else; give another"),
+        (["--over", "rate=0:1", "--seeds=2"], "has a sweep called sweep of other seeds"),
+        (["--over", "rate=0:1", "--layers=2"], "has a sweep called sweep with other flags"),
+        (["--over", "rate=0:1", "--storage=nothing"], "--storage nothing cannot be used"),
+        (["--over", "rate=0:1", "--sampler=grid"], "with --sampler grid; give a list"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            go(out, "--trials=2", *words)
+    run(APP, ["train", f"--out={tmp_path / 'run'}", "--steps=1"])
+    with pytest.raises(UsageError, match="run holds a run; give a sweep another --out"):
+        go(tmp_path / "run", "--over", "rate=0:1")
+
+
+@contextlib.contextmanager
+def postgresql(folder: pathlib.Path):
+    """The URL of a database of PostgreSQL, which does not run as root."""
+    folder.mkdir(mode=0o777)
+    user = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
+    if user:
+        shutil.chown(folder, "postgres", "postgres")
+        for parent in folder.parents[:3]:
+            parent.chmod(0o755)
+    binaries = next(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data = folder / "data"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, **user}
+    init = [binaries / "initdb", "-D", data, "-A", "trust", "-U", "sweeper"]
+    subprocess.run(init, check=True, **quiet)
+    serve = [binaries / "postgres", "-D", data, "-k", folder, "-h", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(serve, **quiet)
+    try:
+        ready = [binaries / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-U", "sweeper"]
+        while subprocess.run(ready, check=False, **quiet).returncode:
+            assert server.poll() is None
+            time.sleep(0.2)
+        yield f"postgresql+psycopg://sweeper@127.0.0.1:{port}/postgres"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not pathlib.Path("/usr/lib/postgresql").exists(), reason="PostgreSQL is not installed"
+)
+def test_two_workers_share_a_sweep_and_one_takes_up_what_the_other_left(tmp_path, monkeypatch):
+    """Every trial is trained once, though one of the two is killed in its first one."""
+    pytest.importorskip("psycopg", reason="its driver is not installed")
+    out = tmp_path / "shared"
+    with postgresql(tmp_path / "database") as url:
+        sweep = ["sweep", f"--out={out}", f"--storage={url}", *GRID]
+        module = [sys.executable, "-m", "apps.kit.tests.swept"]
+        long = subprocess.Popen([*module, *sweep, "--steps=3000", "--evaluate-every=3000"])
+        while not (out / "trial-0" / "metrics.jsonl").exists():
+            assert long.poll() is None
+            time.sleep(0.2)
+        other = subprocess.Popen([*module, *sweep, "--steps=3000", "--evaluate-every=3000"])
+        while not (out / "trial-1" / "metrics.jsonl").exists():
+            assert other.poll() is None
+            time.sleep(0.2)
+        long.kill()
+        long.wait()
+        assert other.wait(timeout=900) == 0
+        found = optuna.load_study(study_name="shared", storage=url).get_trials()
+    done = [x for x in found if x.state.name == "COMPLETE"]
+    assert [x.state.name for x in found].count("FAIL") == 1
+    assert sorted(tuple(x.params.values()) for x in done) == [
+        (0.1, "a"),
+        (0.1, "b"),
+        (0.5, "a"),
+        (0.5, "b"),
+    ]
+    again = next(x for x in done if _sweep._AGAIN in x.user_attrs)
+    assert len(read_lines(out / f"trial-{again.user_attrs['trial']}" / "starts.jsonl")) == 2
+    best = Config(**json.loads((out / "best.json").read_text()))
+    assert best == Config(rate=0.5, kind="b", steps=3000, evaluate_every=3000)
