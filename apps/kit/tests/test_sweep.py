@@ -1,6 +1,5 @@
 """Sweeps: what is tried, what is found, and workers that stop."""
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -10,12 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
 
 from zero_app import read_lines, run, UsageError, View
-from zero_app._run import _sweep
 
 from .swept import APP, Config, worth
 
@@ -152,15 +151,14 @@ def test_one_storage_holds_one_sweep_of_a_name(tmp_path):
         go(tmp_path / "run", "--over", "rate=0:1")
 
 
-@contextlib.contextmanager
-def postgresql(folder: pathlib.Path):
+@pytest.fixture
+def postgresql():
     """The URL of a database of PostgreSQL, which does not run as root."""
-    folder.mkdir(mode=0o777)
+    # A folder of pytest's is its user's alone.
+    folder = pathlib.Path(tempfile.mkdtemp())
     user = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
     if user:
         shutil.chown(folder, "postgres", "postgres")
-        for parent in folder.parents[:3]:
-            parent.chmod(0o755)
     binaries = next(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -180,40 +178,33 @@ def postgresql(folder: pathlib.Path):
     finally:
         server.terminate()
         server.wait()
+        shutil.rmtree(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
     not pathlib.Path("/usr/lib/postgresql").exists(), reason="PostgreSQL is not installed"
 )
-def test_two_workers_share_a_sweep_and_one_takes_up_what_the_other_left(tmp_path, monkeypatch):
+def test_two_workers_share_a_sweep_and_one_takes_up_what_the_other_left(tmp_path, postgresql):
     """Every trial is trained once, though one of the two is killed in its first one."""
-    pytest.importorskip("psycopg", reason="its driver is not installed")
-    out = tmp_path / "shared"
-    with postgresql(tmp_path / "database") as url:
-        sweep = ["sweep", f"--out={out}", f"--storage={url}", *GRID]
-        module = [sys.executable, "-m", "apps.kit.tests.swept"]
-        long = subprocess.Popen([*module, *sweep, "--steps=3000", "--evaluate-every=3000"])
-        while not (out / "trial-0" / "metrics.jsonl").exists():
-            assert long.poll() is None
+    out, length = tmp_path / "shared", ["--steps=3000", "--evaluate-every=3000"]
+    words = ["sweep", f"--out={out}", f"--storage={postgresql}", *GRID, *length]
+    workers = []
+    for number in (0, 1):
+        workers.append(subprocess.Popen([sys.executable, "-m", "apps.kit.tests.swept", *words]))
+        while not (out / f"trial-{number}" / "metrics.jsonl").exists():
+            assert workers[-1].poll() is None
             time.sleep(0.2)
-        other = subprocess.Popen([*module, *sweep, "--steps=3000", "--evaluate-every=3000"])
-        while not (out / "trial-1" / "metrics.jsonl").exists():
-            assert other.poll() is None
-            time.sleep(0.2)
-        long.kill()
-        long.wait()
-        assert other.wait(timeout=900) == 0
-        found = optuna.load_study(study_name="shared", storage=url).get_trials()
+    killed, other = workers
+    killed.kill()
+    killed.wait()
+    assert other.wait(timeout=900) == 0
+    found = optuna.load_study(study_name="shared", storage=postgresql).get_trials()
     done = [x for x in found if x.state.name == "COMPLETE"]
     assert [x.state.name for x in found].count("FAIL") == 1
-    assert sorted(tuple(x.params.values()) for x in done) == [
-        (0.1, "a"),
-        (0.1, "b"),
-        (0.5, "a"),
-        (0.5, "b"),
-    ]
-    again = next(x for x in done if _sweep._AGAIN in x.user_attrs)
-    assert len(read_lines(out / f"trial-{again.user_attrs['trial']}" / "starts.jsonl")) == 2
+    tried = sorted((x.params["rate"], x.params["kind"]) for x in done)
+    assert tried == [(0.1, "a"), (0.1, "b"), (0.5, "a"), (0.5, "b")]
+    (again,) = [x.user_attrs["trial"] for x in done if "trial" in x.user_attrs]
+    assert len(read_lines(out / f"trial-{again}" / "starts.jsonl")) == 2
     best = Config(**json.loads((out / "best.json").read_text()))
     assert best == Config(rate=0.5, kind="b", steps=3000, evaluate_every=3000)
