@@ -12,8 +12,6 @@ import pickle
 import random
 import re
 import shutil
-import subprocess
-import sys
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -32,7 +30,6 @@ from zero_app import (
     Checkpoints,
     load,
     load_config,
-    main,
     Options,
     player_file,
     read_lines,
@@ -44,8 +41,8 @@ from zero_app import (
 )
 from zero_app._run._manifest import read_manifest, write_manifest
 from zero_app._run._players import has_player
-from zero_envs.testing import Nim, NimState
-from zero_train import AbstractAgent, evaluate_batch, template
+from zero_envs.testing import Nim
+from zero_train import AbstractAgent, template
 
 from .damages import flip
 from .nim import shared_loop
@@ -405,81 +402,3 @@ def test_a_run_of_a_newer_version_is_refused_by_name(app, folder, tmp_path):
         load_config(kind, tmp_path, "nim")
     here = re.escape(__import__("zero_train").__version__)
     assert re.search(f"; zero_train 99.0 wrote it, and this is {here}\\.$", str(e.value))
-
-
-# Without this package.
-
-
-def positions(number: int) -> Any:
-    """Every heap, so that some moves are illegal, and a position that is over."""
-    heaps = jnp.arange(number, dtype=jnp.int32) % (ENV.heap + 1)
-    return jax.vmap(lambda heap: ENV.observe(NimState(heap)))(heaps)
-
-
-def test_the_exported_network_is_the_network(app, folder, tmp_path, monkeypatch, capsys):
-    """For any number of positions, and for the platforms that were asked for."""
-    monkeypatch.chdir(tmp_path)
-    run(app, ["export", str(folder), "--out", "there"])
-    assert "there; its README.md says how" in capsys.readouterr().out
-    exported = jax.export.deserialize(
-        bytearray((tmp_path / "there/network.stablehlo").read_bytes())
-    )
-    assert exported.platforms == ("cpu", "cuda", "tpu")
-    player: Any = load(app, folder).player
-    for number in (1, 9):
-        obs = positions(number)
-        out = exported.call(obs.features, obs.legal)
-        logits, value = evaluate_batch(player.model.evaluate, obs)
-        np.testing.assert_allclose(out["logits"], logits, rtol=1e-5)
-        np.testing.assert_allclose(out["value"], value, rtol=1e-5)
-        np.testing.assert_array_equal(np.isneginf(out["logits"]), ~np.asarray(obs.legal))
-    assert load(app, "there/player.safetensors").step == 3
-    with pytest.raises(UsageError, match="--out there is not empty; give another folder"):
-        run(app, ["export", str(folder), "--out", "there"])
-
-
-def snippet(readme: str) -> str:
-    found = re.search(r"```python\n(.*?)```", readme, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
-def test_the_readme_beside_it_can_be_followed(app, folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    run(app, ["export", str(folder), "--out", "there", "--batch", "2", "--platforms", "cpu"])
-    text = (tmp_path / "there" / "README.md").read_text()
-    assert len(snippet(text).splitlines()) <= 10
-    for said in ("| `features` | `[2, 8]` |", "| `legal` | `[2, 3]` | bool |", "of the player to"):
-        assert said in text
-    assert inspect.getdoc(Nim) in text
-    monkeypatch.chdir("there")
-    capsys.readouterr()
-    exec(compile(snippet(text), "README.md", "exec"), {})
-    assert capsys.readouterr().out == "{'logits': (2, 3), 'value': (2,)}\n"
-
-
-@pytest.mark.slow
-def test_an_environment_with_jax_alone_is_enough(app, folder, tmp_path):
-    """JAX, and what its export asks for: neither of ours, nor Equinox."""
-    main(app, ["export", str(folder), "--out", str(tmp_path / "there")])
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    versions = [f"{x.__name__}=={x.__version__}" for x in (jax, np)]
-    subprocess.run(
-        ["uv", "pip", "install", "-q", "--python", python, *versions, "flatbuffers"], check=True
-    )
-    obs = positions(9)
-    np.savez(tmp_path / "given.npz", features=obs.features, legal=obs.legal)
-    code = snippet((tmp_path / "there" / "README.md").read_text()) + (
-        f"given = np.load({str(tmp_path / 'given.npz')!r})\n"
-        "out = network.call(given['features'], given['legal'])\n"
-        f"np.savez({str(tmp_path / 'out.npz')!r}, **out)\n"
-        "import importlib.util\n"
-        "assert not [x for x in ('zero_train', 'equinox') if importlib.util.find_spec(x)]\n"
-    )
-    subprocess.run([python, "-I", "-c", code], check=True, cwd=tmp_path / "there")
-    player: Any = load(app, folder).player
-    logits, value = evaluate_batch(player.model.evaluate, obs)
-    with np.load(tmp_path / "out.npz") as out:
-        np.testing.assert_allclose(out["logits"], logits, rtol=1e-5)
-        np.testing.assert_allclose(out["value"], value, rtol=1e-5)

@@ -29,6 +29,7 @@ from zero_train import (
 from .._command._config import Count
 from .._command._errors import UsageError
 from ._app import App, Trained
+from ._decision import export_decision, readme_of_decision
 from ._disk import children, write_whole
 from ._evaluation import num_players
 from ._players import AbstractPlayerCommand, named, save_player
@@ -49,6 +50,9 @@ class Export(AbstractPlayerCommand):
     """The folder, which is made if it is missing, and must be empty."""
     batch: Count | None = None
     """Positions that the network takes at a time; by default any number."""
+    simulations: Count | None = None
+    """Also write the whole decision, a search of so many simulations a move, and the game that it
+    plays; by default for one game at a time."""
     platforms: tuple[Literal["cpu", "cuda", "rocm", "tpu"], ...] = ("cpu", "cuda", "tpu")
     """What the network runs on."""
 
@@ -59,12 +63,18 @@ class Export(AbstractPlayerCommand):
             raise UsageError(f"--out {self.out} is not empty; give another folder.")
         trained = self.load(app)
         exported = export_network(trained, self.batch, self.platforms)
+        programs, more, number = {}, "", self.simulations
+        if number is not None:
+            programs = export_decision(trained, number, self.batch or 1, self.platforms)
+            more = readme_of_decision(programs, number)
         made = not self.out.exists()
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             write_whole(self.out / _NETWORK, bytes(exported.serialize()))
             save_player(self.out / _PARAMETERS, app, trained)
-            write_whole(self.out / "README.md", _readme(app, trained, exported))
+            for name, program in programs.items():
+                write_whole(self.out / f"{name}.stablehlo", bytes(program.serialize()))
+            write_whole(self.out / "README.md", _readme(app, trained, exported, more))
         except OSError:
             for path in children(self.out):  # it was empty
                 path.unlink()
@@ -142,7 +152,7 @@ def _parts(policy: Any) -> dict[str, Array]:
     return {"action": actions, **{name: jnp.asarray(x) for name, x in named(policy)}}
 
 
-def _readme(app: App[Any], trained: Trained[Any], exported: jax.export.Exported) -> str:
+def _readme(app: App[Any], trained: Trained[Any], exported: jax.export.Exported, more: str) -> str:
     env = trained.loop.env
     seen = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
     inputs = [(name.replace(".", "_"), x) for name, x in named(seen)]
@@ -190,7 +200,7 @@ What comes out:
 
 {header}{table(outputs)}
 
-## What the features are
+{more}## What the features are
 
 {_said(type(env).observe)}
 
