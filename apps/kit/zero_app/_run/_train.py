@@ -34,6 +34,7 @@ from ._evaluation import Evaluate, EvaluationResult, RunFiles
 from ._folder import check_finite, RunFolder, StopSignal
 from ._lines import lines_of, RunError
 from ._manifest import CheckpointError, Damage
+from ._measures import identifying
 from ._memory import check_memory
 from ._options import folder_of, MAY_DIFFER, Options
 from ._origin import origin_of
@@ -313,7 +314,7 @@ class _Record:
     def rewind(self) -> None:
         """Removes what came after the state that was restored, once nothing refuses to go on: an
         evaluation, too, that is not due there."""
-        self._folder.rewind(self.done, evaluated=self._is_evaluated_step)
+        self._folder.rewind(self.done, evaluated=self.evaluated)
         finished = self._folder.path / FINISHED
         if is_writer() and (said := finished_steps(finished.parent)) > self.done:
             if said not in self._checkpoints.steps():
@@ -400,8 +401,12 @@ class _Record:
         return in_background(lambda: self._evaluate(self.done, player))
 
     def keep(self, result: EvaluationResult) -> None:
-        """Writes the lines of an evaluation, all at once."""
-        self._folder.log_evaluation(self.done, *result.rows)
+        """Writes the lines of an evaluation."""
+        episodes = [
+            {**identifying(row), "positions": self._totals["positions"], **each}
+            for row, each in zip(result.rows, result.episodes, strict=bool(result.episodes))
+        ]
+        self._folder.log_evaluation(self.done, *result.rows, episodes=episodes)
         self._evaluated = self.done
         self.evaluation_seconds = time.monotonic() - self._evaluation_began
 
