@@ -173,7 +173,7 @@ def _profiles(groups: Groups, found: Found) -> Iterator[Chart]:
         scores = {
             name: [one[label] for one in episodes[name]]
             if told
-            else found[name][key].means[-1][:, None]
+            else [*found[name][key].means[-1][:, None]]
             for name in there
         }
         values = np.unique(np.concatenate([x for runs in scores.values() for x in runs]))

@@ -49,7 +49,7 @@ class EvaluationResult:
     - `headline`: a line for the live view.
     - `episodes`: for each of the rows a number for each of its episodes, by the name of what it is:
         the new lines of episodes.jsonl. A mean in the row is one of what [`zero_app.Measure`][]
-        calls so. None for an evaluation that does not tell.
+        calls so. None for an evaluation that does not tell. The first 65 536 are written.
     """
 
     rows: Sequence[Mapping[str, Any]]

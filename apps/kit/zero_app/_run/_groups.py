@@ -54,7 +54,8 @@ def grouped(runs: Sequence[tuple[str, StoredRun]]) -> dict[str, list[StoredRun]]
     different environments, and more groups than a chart can tell apart.
     """
     if len(runs) < 2:
-        raise UsageError("1 run was given; give the folders of two or more.")
+        given = "1 run was" if runs else "no run was"
+        raise UsageError(f"{given} given; give the folders of two or more.")
     paths = [run.folder.resolve() for _, run in runs]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise UsageError(f"the same run was given twice, {twice}; give different runs.")
@@ -78,8 +79,8 @@ def grouped(runs: Sequence[tuple[str, StoredRun]]) -> dict[str, list[StoredRun]]
             "with any number of seeds."
         )
     members = [[run for _, run in group] for group in groups.values()]
-    given = [dict.fromkeys(given for given, _ in group) for group in groups.values()]
-    return dict(zip(_names(given, members), members, strict=True))
+    origins = [dict.fromkeys(given for given, _ in group) for group in groups.values()]
+    return dict(zip(_names(origins, members), members, strict=True))
 
 
 def _names(given: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[StoredRun]]) -> list[str]:

@@ -51,6 +51,8 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
+#: As many episodes of an evaluation are logged at the most: a line must not be too long to be read.
+_MOST_EPISODES = 2**16
 #: The seconds that an evaluation may take after a signal, as the scheduler that sends it may end
 #: the process half a minute later, and after the time that the user gave.
 _AFTER_SIGNAL, _AFTER_TIME = 20, 60
@@ -403,7 +405,11 @@ class _Record:
     def keep(self, result: EvaluationResult) -> None:
         """Writes the lines of an evaluation."""
         episodes = [
-            {**identifying(row), "positions": self._totals["positions"], **each}
+            {
+                **identifying(row),
+                "positions": self._totals["positions"],
+                **{name: values[:_MOST_EPISODES] for name, values in each.items()},
+            }
             for row, each in zip(result.rows, result.episodes, strict=bool(result.episodes))
         ]
         self._folder.log_evaluation(self.done, *result.rows, episodes=episodes)
