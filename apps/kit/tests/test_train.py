@@ -27,6 +27,7 @@ from zero_app import (
     App,
     CheckpointError,
     Checkpoints,
+    cut_lines,
     EvaluationResult,
     load,
     NonFiniteError,
@@ -223,6 +224,19 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     identity = read_lines(tmp_path / "run" / "starts.jsonl")[0]["run"]
     assert (tmp_path / "run" / "finished").read_text() == f"8 steps of run {identity}\n"
     assert "Players 2; it moved by" in capsys.readouterr().out
+
+
+def test_episodes_that_lack_their_evaluation_are_written_again(
+    go, undisturbed, tmp_path, monkeypatch
+):
+    """As where the process was killed between the two logs."""
+    with monkeypatch.context() as patch:
+        patch.setattr(View, "update", at(6, stop))
+        go(tmp_path / "run")
+    cut_lines(tmp_path / "run" / "evaluations.jsonl", 5)
+    assert read_lines(tmp_path / "run" / "episodes.jsonl")[-1]["step"] == 6
+    go(tmp_path / "run", resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
 
 
 @pytest.mark.parametrize("still, writing", [(0.5, 0.0), (0.0, 0.5)])

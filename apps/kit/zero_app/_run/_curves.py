@@ -97,8 +97,10 @@ def training_charts(groups: Groups) -> Iterator[Chart]:
 def _middle(curves: Sequence[Series]) -> Series:
     """The interquartile mean of curves, at the points of the first that all reach."""
     first, *others = curves
-    if not others or not all(len(one.x) for one in curves):
-        return first if not others else Series(first.label, [], [])
+    if not others:
+        return first
+    if not all(len(one.x) for one in curves):
+        return Series(first.label, [], [])
     x = [at for at in first.x if at <= min(one.x[-1] for one in others)]
     y = np.stack([np.interp(x, one.x, one.y) for one in curves], axis=-1)
     return Series(first.label, x, interquartile_mean(y[..., None]).tolist())

@@ -20,7 +20,6 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
     "±": r"$\pm$",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
