@@ -103,6 +103,35 @@ def scalars() -> Callable[[pathlib.Path], dict[str, dict[int, float]]]:
     return read
 
 
+@pytest.fixture
+def check_episodes() -> Callable[[pathlib.Path], None]:
+    """`check_episodes(folder)`: each line of evaluations.jsonl has one of episodes.jsonl, about the
+    same player, with as many episodes and their means."""
+    from zero_app import read_lines
+    from zero_app._run._measures import count_of, identifying, MEASURES
+
+    def check(folder: pathlib.Path) -> None:
+        rows, lines = (read_lines(folder / f"{x}.jsonl") for x in ("evaluations", "episodes"))
+        positions = {row["step"]: row["positions"] for row in read_lines(folder / "metrics.jsonl")}
+        assert rows
+        for row, line in zip(rows, lines, strict=True):
+            assert (line["step"], identifying(line)) == (row["step"], identifying(row))
+            assert line["positions"] == positions[row["step"]]
+            lists = {name: values for name, values in line.items() if isinstance(values, list)}
+            assert {len(values) for values in lists.values()} == {count_of(row)}
+            measured = [one for one in MEASURES if one.name in row]
+            assert measured
+            means = {one.called: row[one.name] for one in measured}
+            if "length_mean" in row:
+                means["length"] = row["length_mean"]
+            elif "mean_length" in row:
+                means["length"] = row["mean_length"]
+            for name, mean in means.items():
+                assert sum(lists[name]) / len(lists[name]) == pytest.approx(mean, rel=1e-6)
+
+    return check
+
+
 # Numbers that no field can be, whatever it is for.
 _NEVER = {int: (10**20, -1), float: (math.nan, math.inf, -math.inf, 1e300)}
 

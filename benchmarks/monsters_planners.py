@@ -129,7 +129,7 @@ def rules(env: Monsters, oracle: MonstersOracle, options: Any) -> Iterator[dict[
             actor = planning_actor(env, name, simulations)
             for c, untried in RULES:
                 rule = PUCT(c) if untried is None else PUCT(c, PlainQ(untried))
-                found = measure(
+                found, _ = measure(
                     env,
                     oracle,
                     PlanningActor(with_rule(actor.planner, rule), actor.model),

@@ -40,7 +40,7 @@ def runs(config: Config, seeds: int, evaluations: int, episodes: int) -> Iterato
             if block in due:
                 actor = loop.agent.actor(state.agent, explore=False)
                 key = jr.fold_in(jr.key(seed), 1)
-                row = measure(
+                row, _ = measure(
                     loop.env,
                     actor,
                     players=1,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from zero_app import App, ratings, RunError, StoredRun, write_report
-from zero_app._run._compare import _page, last_figures
+from zero_app._run._compare import last_evaluation
+from zero_app._run._curves import evaluation_charts, training_charts
 from zero_cli._apps import APPS
 
 
@@ -51,8 +52,10 @@ def test_an_entry_that_is_something_else_or_missing_is_named(tmp_path, monkeypat
                 _write(tmp_path, f"{log}.jsonl", row, damaged)
                 try:
                     write_report(APPS[name], tmp_path)
-                    run = {"a": StoredRun.read(tmp_path), "b": StoredRun.read(tmp_path)}
-                    _page(run, [], last_figures(run))
+                    runs = {name: [StoredRun.read(tmp_path)] for name in "ab"}
+                    last_evaluation(runs, None)
+                    for chart in (*evaluation_charts(runs, None), *training_charts(runs)):
+                        list(chart.pictures())
                 except RunError as e:
                     refused += 1
                     assert f"ine 2 of {tmp_path / f'{log}.jsonl'} " in str(e), (entry, damaged)

@@ -9,8 +9,9 @@ import pytest
 from scipy import stats
 
 from zero_app import App, StoredRun, UsageError
-from zero_app._run._compare import _compared, _Figure, Compare, differences, last_figures
+from zero_app._run._compare import _compared, _Figure, Compare, last_figures
 from zero_app._run._disk import write_whole
+from zero_app._run._groups import differences
 
 
 _APP = App("any", "Any.", {}, lambda config: pytest.fail())
@@ -20,9 +21,9 @@ def _lines(path, rows) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def _run(folder, seed: int, returns: np.ndarray, more: tuple = ()) -> None:
+def _run(folder, rate: float, returns: np.ndarray) -> None:
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"seed": seed, "env": "x", "rate": 0.1}))
+    (folder / "config.json").write_text(json.dumps({"seed": 0, "env": "x", "rate": rate}))
     steps = range(1, 11)
     _lines(
         folder / "metrics.jsonl", [{"step": n, "loss": 1 / n, "positions": 9 * n} for n in steps]
@@ -31,20 +32,20 @@ def _run(folder, seed: int, returns: np.ndarray, more: tuple = ()) -> None:
     error = returns.std(ddof=1) / np.sqrt(len(returns))
     old = {"step": 5, "return_mean": 99.0, "return_se": 0.1, "episodes": 2}
     row = {"return_mean": returns.mean(), "return_se": error, "episodes": len(returns)}
-    _lines(folder / "evaluations.jsonl", [old, {"step": 10, **row}, *more])
+    _lines(folder / "evaluations.jsonl", [old, {"step": 10, **row}])
 
 
 @pytest.fixture
 def two(tmp_path):
     draw = np.random.default_rng(0).normal
     samples = draw(1.0, 2.0, 40), draw(2.0, 1.0, 12)
-    for seed, (name, returns) in enumerate(zip("ab", samples, strict=True)):
-        _run(tmp_path / name, seed, returns)
+    for rate, (name, returns) in enumerate(zip("ab", samples, strict=True)):
+        _run(tmp_path / name, rate, returns)
     return tmp_path, samples
 
 
 def _read(folder):
-    return {name: StoredRun.read(folder / name) for name in "ab"}
+    return {name: [StoredRun.read(folder / name)] for name in "ab"}
 
 
 def test_the_significance_is_that_of_the_samples(two):
@@ -88,7 +89,7 @@ def test_a_score_without_an_interval_is_a_share_of_the_games(two):
 
 def test_entries_that_differ(two):
     folder, _ = two
-    (folder / "b" / "config.json").write_text('{"seed": 0, "env": "<y>", "new": 1, "rate": 0.1}')
+    (folder / "b" / "config.json").write_text('{"seed": 0, "env": "<y>", "new": 1, "rate": 0}')
     assert differences(_read(folder)) == [["env", "x", "<y>"], ["new", "absent", "1"]]
 
 
@@ -96,7 +97,7 @@ def test_the_page_and_what_is_printed(two, capsys):
     folder, _ = two
     Compare((f"{folder}/a", f"{folder}/b"), out=folder / "page.html")(_APP)
     said, page = capsys.readouterr().out, (folder / "page.html").read_text()
-    for part in ("seed", "return", "Welch's t test"):
+    for part in ("rate", "return", "Welch's t test"):
         assert part in said and part in page
     # The return and the loss, each over steps, positions and hours.
     assert [page.count(f'<figure class="over-{axis}">') for axis in ("steps", "hours")] == [2, 2]
@@ -110,7 +111,7 @@ def test_what_runs_are_called_and_hold_is_text(two, capsys):
     called = "<script>\"'[b]$\\frac{"
     for name in "ab":
         mine = (folder / name).rename(folder / f"{called}{name}")
-        (mine / "config.json").write_text(json.dumps({"env": f"{evil}{name}", evil: name}))
+        (mine / "config.json").write_text(json.dumps({"env": evil, evil: name}))
         _lines(mine / "metrics.jsonl", [{"step": n, "loss": n, evil: n} for n in range(9)])
         row = {"games": 9, "score": 0.5, "score_low": 0.4, "score_high": 0.6, evil: evil}
         _lines(mine / "evaluations.jsonl", [{"step": 9, "agent": evil, "opponent": evil, **row}])
@@ -146,7 +147,7 @@ def test_a_page_replaces_nothing_but_a_page(two, out, message):
 @pytest.mark.parametrize(
     "names, message",
     [
-        (["a"], "1 run was given; give the folders of 2 to 6."),
+        (["a"], "1 run was given; give the folders of two or more."),
         (["a", "none"], r"none holds no run \(no config.json\)"),
         (["a", "../{}/a"], "the same run was given twice"),
     ],

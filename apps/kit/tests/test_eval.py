@@ -94,7 +94,7 @@ def asked(said, monkeypatch):
 
     def measure(*players, **options):
         given[:] = *players, options
-        return row
+        return row, {}
 
     monkeypatch.setattr("zero_app._run._eval.measure", measure)
     return lambda *words, **own: (said(*words, **own), *given)

@@ -90,7 +90,7 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
 
 
 def check_the_same(app: App, folder: pathlib.Path, whole: pathlib.Path) -> None:
-    for name in ("metrics.jsonl", "evaluations.jsonl"):
+    for name in ("metrics.jsonl", "evaluations.jsonl", "episodes.jsonl"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     states = []
     for run in (folder, whole):

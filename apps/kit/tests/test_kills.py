@@ -108,7 +108,7 @@ def test_a_run_that_is_interrupted_at_random_moments_is_bitwise_the_same(tmp_pat
     runs = begin("run", "--checkpoint-every=0"), begin("whole")
     for run in runs:
         assert run.ended(3600) == [0], run.everything()
-    for file in ("metrics.jsonl", "evaluations.jsonl"):
+    for file in ("metrics.jsonl", "evaluations.jsonl", "episodes.jsonl"):
         one, other = ((run.folder / file).read_bytes() for run in runs)
         assert one == other and one.count(b"\n") >= _LIFE * len(lives) // _EVERY
     found, wanted = (jax.tree.leaves(load(app, run.folder).player) for run in runs)

@@ -152,14 +152,14 @@ class Run:
 def check_equal(folder, expected) -> None:
     """The runs are equal to rounding: sums over devices are taken in another order where these
     belong to other processes."""
-    for name in ("metrics.jsonl", "evaluations.jsonl"):
+    for name in ("metrics.jsonl", "evaluations.jsonl", "episodes.jsonl"):
         rows, wanted = read_lines(folder / name), read_lines(expected / name)
         assert len(rows) == len(wanted)
         for row, other in zip(rows, wanted, strict=True):
             assert row.keys() == other.keys()
             for key, value in other.items():
                 near = value  # words, such as the name of an opponent
-                if isinstance(value, int | float):
+                if isinstance(value, int | float | list):
                     near = pytest.approx(value, rel=1e-3, abs=1e-4, nan_ok=True)
                 assert row[key] == near, key
 

@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_app import JsonLines, read_lines, Result, Results, RunError
+from zero_app import Result, Results, RunError, RunFolder, StoredRun
 from zero_envs.testing import Corridor
 from zero_train import evaluate, RandomActor
 
@@ -228,27 +228,20 @@ def test_curves_need_the_same_steps():
 # ---- from a run
 
 
-def test_the_lines_of_a_run_become_results(tmp_path):
-    """As docs/evaluation.md says it: a file of lines survives whatever stops the run."""
-    lines = JsonLines(tmp_path / "evaluations.jsonl")
-    returns = []
-    for step in (1, 2):
-        result = evaluate(
-            Corridor(3), RandomActor(), num_episodes=16, max_steps=4, key=jr.key(step)
-        )
-        returns.append(np.asarray(result.returns))
-        lines.log(step, {"frames": 100 * step} | result.metrics(solved_at=1.0))
-    lines.close()
-
-    results = Results()
-    for row in read_lines(tmp_path / "evaluations.jsonl"):
-        metrics = {k: np.array(row[k]) for k in ("return", "length", "solved")}
-        results = results.add(
-            metrics, environment="testing", task="corridor", algorithm="random", seed=0,
-            step=row["frames"],
-        )  # fmt: skip
+def test_the_episodes_of_a_run_become_results(tmp_path):
+    """As docs/evaluation.md says it, of a run of one's own: a log survives whatever stops it."""
+    config, returns = {"env": "testing/corridor", "seed": 7, "envs": 10, "unroll": 5}, []
+    with RunFolder.create(tmp_path / "run", config) as folder:
+        for step in (1, 2):
+            result = evaluate(
+                Corridor(3), RandomActor(), num_episodes=16, max_steps=4, key=jr.key(step)
+            )
+            returns.append(np.asarray(result.returns))
+            folder.log_evaluation(step, {}, episodes=[result.metrics(solved_at=1.0)])
+    results = StoredRun.read(tmp_path / "run").results("random")
+    assert {key.run for key in results.entries} == {"seed_7"}
     steps, curve = results.curves("testing", "return")["random"]
-    np.testing.assert_array_equal(steps, [100, 200])
-    np.testing.assert_allclose(curve[:, 0, 0], np.mean(returns, axis=1))
+    np.testing.assert_array_equal(steps, [50, 100])
+    np.testing.assert_allclose(curve[:, 0, 0], np.mean(returns, axis=1), rtol=1e-6)
     solved = results.scores("testing", "solved", last=True)["random"]
     assert solved == returns[1].mean()

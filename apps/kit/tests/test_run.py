@@ -48,7 +48,7 @@ def test_rewinding_leaves_every_step_once(tmp_path):
     def run(steps, folder):
         for step in steps:
             folder.log(step, {"loss": 1 / step}, {"seconds": step})
-            folder.log_evaluation(step, {"score": 1 / step})
+            folder.log_evaluation(step, {"score": 1 / step}, episodes=[{"score": [0, step]}])
 
     with RunFolder.create(tmp_path / "undisturbed", CONFIG) as folder:
         run(range(1, 8), folder)

@@ -44,7 +44,7 @@ from .test_which_player import APP, Config, saved_run
 
 
 _ROW = {"step": 3, "score": 0.5, "games": 4, "seconds": 1.0}
-_LINES = ("metrics", "timings", "evaluations", "starts")
+_LINES = ("metrics", "timings", "evaluations", "starts", "episodes")
 _RATING = {"name": "step 3", "step": 3, "elo": 1.0, "se": 1.0}
 
 
@@ -123,6 +123,7 @@ _LOG = ("lines", "report", "compare", "resume")
 FILES = {
     "config.json": ("config", "report", "compare", "resume"),
     **{f"{name}.jsonl": _LOG for name in (*_LINES, "metrics.00001")},
+    "episodes.jsonl": ("lines", "compare", "resume"),
     "elo.json": ("ratings", "best"),
     FILMS: ("films", "report"),
     "finished": ("resume",),

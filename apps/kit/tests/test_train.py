@@ -27,6 +27,7 @@ from zero_app import (
     App,
     CheckpointError,
     Checkpoints,
+    cut_lines,
     EvaluationResult,
     load,
     NonFiniteError,
@@ -40,6 +41,7 @@ from zero_app import (
 )
 from zero_app._run._origin import origin_of
 from zero_app._run._prepare import prepare
+from zero_app._run._provenance import LOGS
 from zero_train import PolicyActor, step, template
 
 from .damages import flip
@@ -58,7 +60,7 @@ class Config(AbstractConfig):
 
 
 CONFIG = Config()
-LINES = ("metrics.jsonl", "evaluations.jsonl")
+LINES = ("metrics.jsonl", "evaluations.jsonl", "episodes.jsonl")
 
 
 def evaluation(config, loop, files):
@@ -76,7 +78,8 @@ def evaluation(config, loop, files):
         evaluated.append(step)
         headline = f"it moved by {moved:.3g}" if evaluated[1:] else "nobody before it"
         rows = [{"moved": moved, "of": len(evaluated)}]
-        return EvaluationResult(rows, {"moved": moved}, {"Players": f"{len(evaluated)}"}, headline)
+        figures, episodes = {"Players": f"{len(evaluated)}"}, [{"of": jnp.arange(len(evaluated))}]
+        return EvaluationResult(rows, {"moved": moved}, figures, headline, episodes)
 
     return evaluate
 
@@ -136,7 +139,7 @@ def kill():
 
 def test_the_folder_holds_the_run(undisturbed):
     files = {path.name for path in undisturbed.iterdir()}
-    logs = {f"{name}.jsonl" for name in ("metrics", "timings", "evaluations", "starts")}
+    logs = {f"{name}.jsonl" for name in LOGS}
     assert logs | {"config.json", "checkpoints", "parameters", "report.html"} <= files
     rows = read_lines(undisturbed / "metrics.jsonl")
     assert [row["step"] for row in rows] == list(range(1, 9))
@@ -147,6 +150,11 @@ def test_the_folder_holds_the_run(undisturbed):
     assert first == {"step": 3, "moved": None, "of": 1}
     assert (second["step"], second["of"]) == (6, 2) and second["moved"] > 0
     assert (last["step"], last["of"]) == (8, 3)
+    positions = {row["step"]: row["positions"] for row in rows}
+    assert read_lines(undisturbed / "episodes.jsonl") == [
+        {"step": step, "positions": positions[step], "of": [*range(n + 1)]}
+        for n, step in enumerate((3, 6, 8))
+    ]
     assert Checkpoints(undisturbed / "checkpoints").steps() == [4, 8]
     # One with every checkpoint, one with every evaluation.
     assert Checkpoints(undisturbed / "parameters", keep=None).steps() == [0, 3, 4, 6, 8]
@@ -216,6 +224,19 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     identity = read_lines(tmp_path / "run" / "starts.jsonl")[0]["run"]
     assert (tmp_path / "run" / "finished").read_text() == f"8 steps of run {identity}\n"
     assert "Players 2; it moved by" in capsys.readouterr().out
+
+
+def test_episodes_that_lack_their_evaluation_are_written_again(
+    go, undisturbed, tmp_path, monkeypatch
+):
+    """As where the process was killed between the two logs."""
+    with monkeypatch.context() as patch:
+        patch.setattr(View, "update", at(6, stop))
+        go(tmp_path / "run")
+    cut_lines(tmp_path / "run" / "evaluations.jsonl", 5)
+    assert read_lines(tmp_path / "run" / "episodes.jsonl")[-1]["step"] == 6
+    go(tmp_path / "run", resume=True)
+    assert lines(tmp_path / "run") == lines(undisturbed)
 
 
 @pytest.mark.parametrize("still, writing", [(0.5, 0.0), (0.0, 0.5)])
@@ -468,7 +489,7 @@ def test_a_log_that_is_not_what_was_written_is_named(
     shutil.copytree(undisturbed, mine)
     shutil.rmtree(mine / "checkpoints" / "00000008")
     (mine / "finished").unlink()
-    logs = [mine / f"{name}.jsonl" for name in ("metrics", "timings", "evaluations", "starts")]
+    logs = [mine / f"{name}.jsonl" for name in LOGS]
     for log in logs:
         damage(log)
     go(mine, resume=True)

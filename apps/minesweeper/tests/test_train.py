@@ -23,7 +23,10 @@ def test_the_loss_is_the_sum_of_its_parts(tiny_run, small_config):
         assert line["loss"] == pytest.approx(parts, rel=1e-4)
 
 
-def test_evaluations_are_of_the_network_alone_and_inside_the_search(tiny_run, scalars):
+def test_evaluations_are_of_the_network_alone_and_inside_the_search(
+    tiny_run, scalars, check_episodes
+):
+    check_episodes(tiny_run)
     rows = read_lines(tiny_run / "evaluations.jsonl")
     assert [row["agent"] for row in rows] == [*FOLLOWED, *FOLLOWED, "random"]
     assert [row["boards"] for row in rows] == [8, 8, 32, 32, 32]

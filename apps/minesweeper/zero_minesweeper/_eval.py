@@ -222,7 +222,7 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     # The boards of the report are the same in every evaluation.
     pictured = ft.cache(lambda: guesses(env, _PICTURED, key=jr.fold_in(jr.key(config.seed), 2)))
 
-    def row_of(name: str, network: FeatureEvaluator, boards: int) -> dict[str, Any]:
+    def measured(name: str, network: FeatureEvaluator, boards: int) -> Played:
         actor = build_agent(name, env, config=searching, evaluate=network)
         # Not timed: the speed would differ between a resumed run and an uninterrupted one.
         games, _ = measure(
@@ -234,13 +234,15 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
             timed=False,
             at_once=config.boards,  # so that the last evaluation uses the same compiled program
         )
-        return result_row(name, games)
+        return games
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         last, network = step == config.steps, network_of(player)
         files.folder.write_json(FILE, {"boards": opinions(env, pictured(), network)})
         names = FOLLOWED + COMPARED if last else FOLLOWED
-        rows = [row_of(name, network, (4 if last else 1) * config.boards) for name in names]
+        boards = (4 if last else 1) * config.boards
+        played = {name: measured(name, network, boards) for name in names}
+        rows = [result_row(name, games) for name, games in played.items()]
         alone, belief = rows[:2]
         return EvaluationResult(
             rows=rows,
@@ -253,6 +255,10 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
                 f"belief trees, {config.simulations} simulations a move: {WON.shown(belief)} won "
                 f"(95 % interval) of {belief['boards']} boards; network alone: {WON.shown(alone)}"
             ),
+            episodes=[
+                {"won": games.wins, "return": games.returns, "length": games.moves}
+                for games in played.values()
+            ],
         )
 
     return evaluate

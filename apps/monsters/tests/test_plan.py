@@ -24,7 +24,7 @@ def stationary(oracle_of):
 
 def test_a_random_player_gets_what_the_oracle_says(stationary):
     env, oracle = stationary
-    measured = measure(env, oracle, RandomActor(), rollouts=3000, key=jr.key(0))
+    measured, _ = measure(env, oracle, RandomActor(), rollouts=3000, key=jr.key(0))
     exact = oracle.episode(32, "random")
     four_errors = 4 * measured["return_se"]
     assert 0.01 < four_errors < 0.3
@@ -39,9 +39,9 @@ def test_a_random_player_gets_what_the_oracle_says(stationary):
 def test_regret_and_rates_do_not_depend_on_how_rollouts_are_dealt_out(stationary, monkeypatch):
     env, oracle = stationary
     # Dealt out as in the test above, whose program this is.
-    whole = measure(env, oracle, RandomActor(), rollouts=260, key=jr.key(3))
+    whole, _ = measure(env, oracle, RandomActor(), rollouts=260, key=jr.key(3))
     monkeypatch.setattr("zero_monsters._measure._ROLLOUTS_AT_ONCE", 100)
-    dealt = measure(env, oracle, RandomActor(), rollouts=260, key=jr.key(3))
+    dealt, _ = measure(env, oracle, RandomActor(), rollouts=260, key=jr.key(3))
     same = dealt | {"moves_per_second": whole["moves_per_second"]}
     assert same == whole
     assert whole["regret_mean"] > 0

@@ -28,9 +28,10 @@ def test_the_loss_is_the_sum_of_its_parts_and_the_rate_falls(tiny_run, small_con
     assert rates == sorted(rates, reverse=True) and rates[0] <= small_config.learning_rate
 
 
-def test_the_last_evaluation_compares_what_was_learned(tiny_run, scalars):
+def test_the_last_evaluation_compares_what_was_learned(tiny_run, scalars, check_episodes):
     """The planner it learned from and others that have enough simulations, the network alone, and
     the same planner without the network."""
+    check_episodes(tiny_run)
     rows = read_lines(tiny_run / "evaluations.jsonl")
     who = [(row["step"], row["planner"], row["leaf"], row["simulations"]) for row in rows]
     assert who == [

@@ -6,6 +6,7 @@ import sys
 from typing import Annotated, Any, Literal
 
 import jax.random as jr
+import numpy as np
 import tyro
 from jaxtyping import PRNGKeyArray
 
@@ -68,7 +69,7 @@ class Eval(AbstractPlannedCommand):
     def __call__(self, app: App[Config]) -> None:
         trained, actor, number = self.player(app)
         oracle, key = MonstersOracle(build_env(trained.config)), jr.key(self.seed)
-        row = result_row(oracle, actor, self.planner, number, rollouts=self.rollouts, key=key)
+        row, _ = result_row(oracle, actor, self.planner, number, rollouts=self.rollouts, key=key)
         if not self.json:
             where = f"{row['rollouts']} rollouts of 32 steps in the {row['world']} world"
             print(f"{self.run} (step {trained.step}), {where}; ± is a 95 % interval:")
@@ -123,7 +124,7 @@ class Plan(AbstractCommand):
                     print(f"monsters: left out: {e}", file=sys.stderr)
                     continue
                 key = jr.key(self.seed)
-                row = result_row(oracle, actor, planner, number, rollouts=self.rollouts, key=key)
+                row, _ = result_row(oracle, actor, planner, number, rollouts=self.rollouts, key=key)
                 print(json_text.dumps(row) if self.json else _line(row), flush=True)
 
 
@@ -135,14 +136,12 @@ def result_row(
     *,
     rollouts: int,
     key: PRNGKeyArray,
-) -> dict[str, Any]:
-    """The results of a player, which `--json` prints; `planner` and `simulations` name it."""
-    return {
-        "world": "moving" if oracle.env.moving else "stationary",
-        "planner": planner,
-        "simulations": simulations,
-        **measure(oracle.env, oracle, actor, rollouts=rollouts, key=key),
-    }
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The results of a player, which `--json` prints, and of every rollout; `planner` and
+    `simulations` name the player."""
+    row, episodes = measure(oracle.env, oracle, actor, rollouts=rollouts, key=key)
+    world = "moving" if oracle.env.moving else "stationary"
+    return {"world": world, "planner": planner, "simulations": simulations, **row}, episodes
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -168,13 +167,14 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
         if last:
             own, number = config.planner, config.player_simulations
             players.append((own, planning_actor(oracle.env, own, number), number, "zero"))
-        rows = []
+        rows, episodes = [], []
         for name, actor, number, leaf in players:
             rollouts, key = (4 if last else 1) * config.rollouts, jr.fold_in(jr.key(config.seed), 1)
-            row = result_row(oracle, actor, name, number, rollouts=rollouts, key=key)
+            row, each = result_row(oracle, actor, name, number, rollouts=rollouts, key=key)
             # The speed would differ between a resumed run and an uninterrupted one.
             del row["moves_per_second"]
             rows.append({**row, "leaf": leaf})
+            episodes.append(each)
         best, network = rows[0], next(row for row in rows if row["planner"] == "network")
         return EvaluationResult(
             rows=rows,
@@ -189,6 +189,7 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
                 f"{RETURN.shown(best)} (95 % interval) in {best['rollouts']} rollouts, "
                 f"{best['win_rate']:.1%} won; network alone: return {RETURN.shown(network)}"
             ),
+            episodes=episodes,
         )
 
     return evaluate

@@ -31,13 +31,14 @@ def measure(
     *,
     rollouts: int,
     key: PRNGKeyArray,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Plays `rollouts` rollouts, at least 2. Rollout `i` depends only on `key` and `i`.
 
     **Returns:** `rollouts`; `return_mean` and `return_se`, the mean sum of rewards in a rollout and
     its standard error; `win_rate` and `loss_rate`, the fractions of rollouts whose first episode is
     won, and lost; `regret_mean`, the mean difference, in discounted value, between the best action
     and the chosen one; and `moves_per_second` of many parallel rollouts, without compilation.
+    Beside these, of every rollout its `return`, and whether its first episode is `won` and `lost`.
     """
     rows, size = np.arange(rollouts, dtype=np.int32), min(rollouts, _ROLLOUTS_AT_ONCE)
     # The last chunk is filled up with the first rollouts, so that one compiled program plays all.
@@ -55,17 +56,19 @@ def measure(
     returns = transition.reward.sum(axis=0, dtype=np.float64)
     ended = transition.last.any(axis=0)
     first = transition.reward[np.argmax(transition.last, axis=0), rows]
+    won, lost = ended & (first > 0), ended & (first < 0)
     decisions = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), state)
     regret = oracle.regret(decisions, action.reshape(-1), gamma=GAMMA)
-    return {
+    row = {
         "rollouts": rollouts,
         "return_mean": float(returns.mean()),
         "return_se": float(returns.std(ddof=1) / math.sqrt(rollouts)),
-        "win_rate": float(np.mean(ended & (first > 0))),
-        "loss_rate": float(np.mean(ended & (first < 0))),
+        "win_rate": float(np.mean(won)),
+        "loss_rate": float(np.mean(lost)),
         "regret_mean": float(regret.mean()),
         "moves_per_second": size * len(chunks) * NUM_STEPS / sum(seconds[1:]),
     }
+    return row, {"return": returns, "won": won.astype(np.int32), "lost": lost.astype(np.int32)}
 
 
 @eqx.filter_jit

@@ -24,7 +24,8 @@ from zero_othello.__main__ import main
 from zero_othello._app import APP
 
 
-def test_positions_are_counted_and_players_rated(tiny_run, small_config):
+def test_positions_are_counted_and_players_rated(tiny_run, small_config, check_episodes):
+    check_episodes(tiny_run)
     lines = read_lines(tiny_run / "metrics.jsonl")
     assert [line["step"] for line in lines] == list(range(1, 25))
     for line in lines:
@@ -62,8 +63,8 @@ def test_a_stopped_run_resumes_bitwise(
     resumed = (folder / "metrics.jsonl").read_bytes().splitlines()
     assert len(expected) == 24
     assert resumed[4:] == expected[4:] and resumed[:4] == expected[:4]
-    logs = [run / "evaluations.jsonl" for run in (folder, tiny_run)]
-    assert logs[0].read_bytes() == logs[1].read_bytes()
+    for name in ("evaluations.jsonl", "episodes.jsonl"):
+        assert (folder / name).read_bytes() == (tiny_run / name).read_bytes()
     assert read_of_run(folder / "elo.json") == read_of_run(tiny_run / "elo.json")
 
 

@@ -113,7 +113,8 @@ def test_images_are_seen_by_convolutions():
     assert values[0].shape == () and values[0] != values[1]
 
 
-def test_evaluations_are_of_whole_episodes(tiny_run, scalars):
+def test_evaluations_are_of_whole_episodes(tiny_run, scalars, check_episodes):
+    check_episodes(tiny_run)
     rows = read_lines(tiny_run / "evaluations.jsonl")
     assert [(row["step"], row["episodes"], row["length_mean"]) for row in rows] == [
         (2, 2, 200.0),

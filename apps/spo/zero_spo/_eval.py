@@ -49,7 +49,7 @@ class Eval(AbstractPlayerCommand):
         env, key = trained.loop.env, jr.key(self.seed)
         row = {
             "env": trained.config.env,
-            **_measured(env, trained.player, self.episodes, key=key),
+            **_measured(env, trained.player, self.episodes, key=key)[0],
             **_training(which_player(self.run)[0], trained.step),
         }
         if self.json:
@@ -75,18 +75,20 @@ def evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
         del step
         key = jr.fold_in(jr.key(config.seed), 1)
-        row = _measured(loop.env, player, config.episodes, key=key, mesh=loop.mesh)
+        row, episodes = _measured(loop.env, player, config.episodes, key=key, mesh=loop.mesh)
         return EvaluationResult(
             rows=[row],
             metrics={"return": row["return_mean"], "return_se": row["return_se"]},
             headline=f"{who(player)}: {sentence(row, '')}",
+            episodes=[episodes],
         )
 
     return evaluate
 
 
-def _measured(env: Any, player: AbstractActor, episodes: int, **options: Any) -> dict[str, Any]:
-    """Whole episodes, by the `key` and on the `mesh` of [`zero_app.measure`][]."""
+def _measured(env: Any, player: AbstractActor, episodes: int, **options: Any) -> Any:
+    """Whole episodes, by the `key` and on the `mesh` of [`zero_app.measure`][], and what that
+    returns."""
     limit = longest_episode(env)
     return measure(env, player, players=1, games=episodes, max_moves=limit, **options)
 

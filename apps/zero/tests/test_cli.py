@@ -97,7 +97,6 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
             "cartpole holds no run (no config.json); give the folder of a run",
         ),
         (["report"], "`zero report RUN [flags]` needs a run first; give its folder."),
-        (["compare", "one"], "1 run was given; give the folders of 2 to 6."),
         (["eval", "pgx/connect_four@best"], "pgx/connect_four is an environment, and only a run"),
         (["eval", "/dev/zero"], "/dev/zero is neither a folder nor a regular file; give the fol"),
         (["report", "/dev/zero"], "/dev/zero is neither a folder nor a regular file; give the f"),

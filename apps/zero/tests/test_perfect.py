@@ -22,9 +22,9 @@ def test_it_knows_every_position_of_tic_tac_toe_and_draws_with_itself():
     assert seen.shape == (4520, 18)
     assert values[0] == 0 and np.array_equal(logits[0], np.zeros(9))
     games: dict[str, Any] = {"players": 2, "games": 64, "max_moves": 9, "opening_plies": 0}
-    row = measure(env, player, player, **games, key=jax.random.key(0))
+    row, _ = measure(env, player, player, **games, key=jax.random.key(0))
     assert row["draws"] == row["played"] == 64
-    row = measure(env, player, None, **games, key=jax.random.key(1))
+    row, _ = measure(env, player, None, **games, key=jax.random.key(1))
     assert row["losses"] == 0 < row["wins"]
 
 

@@ -33,7 +33,8 @@ from zero_search import Temperature
 from zero_train import RandomActor
 
 
-def test_the_folder_holds_what_it_should(tiny_run, small_config):
+def test_the_folder_holds_what_it_should(tiny_run, small_config, check_episodes):
+    check_episodes(tiny_run)
     names = {path.name.split(".out.")[0] for path in tiny_run.iterdir()}
     assert {"config.json", "metrics.jsonl", "evaluations.jsonl", "parameters"} <= names
     lines = read_lines(tiny_run / "metrics.jsonl")

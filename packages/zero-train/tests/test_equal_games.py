@@ -139,6 +139,12 @@ def test_what_follows_from_the_opening_counts_once_and_what_is_random_always(pla
     assert (summary.score_low, summary.score_high) == pytest.approx(score_interval(points))
     lengths = np.asarray(result.lengths).reshape(2, -1)[:, kept]
     assert summary.mean_length == pytest.approx(lengths.mean())
+    each = result.metrics()
+    numbers = np.arange(GAMES // 2)[kept]
+    np.testing.assert_array_equal(each["score"], points.T.reshape(-1))
+    np.testing.assert_array_equal(each["length"], lengths.reshape(-1))
+    np.testing.assert_array_equal(each["opening"], [*numbers, *numbers])
+    np.testing.assert_array_equal(each["seat"], np.repeat([0, 1], len(numbers)))
 
 
 def test_two_games_played_over_and_over_say_what_two_games_say():

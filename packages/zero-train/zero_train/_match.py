@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real, UInt32
 
 from zero_envs import AbstractEnvironment, Observation
 
@@ -101,25 +101,40 @@ class MatchResult(eqx.Module):
 
     def summary(self) -> MatchSummary:
         """Waits for the device and gives plain numbers. Raises where a game has a `fault`."""
-        check_faults("MatchResult", self.fault, "games")
-        counts = np.asarray(self.counts)
-        outcomes = np.asarray(self.outcomes, np.float64)[counts]
-        points = (outcomes + 1) / 2
+        metrics, counts = self.metrics(), np.asarray(self.counts)
+        points = metrics["score"]
         # Of the games of an opening both count or neither, so the halves are still pairs.
         low, high = score_interval(points.reshape(2, -1).T)
         return MatchSummary(
-            games=outcomes.size,
-            wins=int((outcomes > 0).sum()),
-            draws=int((outcomes == 0).sum()),
-            losses=int((outcomes < 0).sum()),
+            games=points.size,
+            wins=int((points == 1).sum()),
+            draws=int((points == 0.5).sum()),
+            losses=int((points == 0).sum()),
             unfinished=int((~np.asarray(self.terminated)[counts]).sum()),
             score=float(points.mean()),
             score_low=low,
             score_high=high,
-            mean_length=float(np.asarray(self.lengths)[counts].mean()),
+            mean_length=float(metrics["length"].mean()),
             played=counts.size,
             distinct=int((~np.asarray(self.repeats)).sum()),
         )
+
+    def metrics(self) -> dict[str, Real[np.ndarray, " counted"]]:
+        """Every game's `"score"` (1, 1/2 or 0), `"length"`, `"opening"` (its number, which two
+        games share) and `"seat"` (0 where the first actor moved first, else 1), those that do not
+        count left out, on the host, as [`zero_app.Results`][] takes them. Raises where a game has
+        a `fault`."""
+        check_faults("MatchResult", self.fault, "games")
+        counts = np.asarray(self.counts)
+        seat, opening = np.divmod(np.arange(counts.size), counts.size // 2)
+        score = (np.asarray(self.outcomes, np.float64) + 1) / 2
+        every = {
+            "score": score,
+            "length": np.asarray(self.lengths),
+            "opening": opening,
+            "seat": seat,
+        }
+        return {name: values[counts] for name, values in every.items()}
 
 
 class _Games(eqx.Module):

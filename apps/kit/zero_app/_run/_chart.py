@@ -1,6 +1,8 @@
-"""Charts as SVG text that takes its colours from the page it stands in."""
+"""Charts as SVG text that takes its colours from the page it stands in, and as files."""
 
 import io
+import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,36 +12,40 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ._disk import write_whole
 from ._film import scalable
-from ._report import Axis, MAX_SERIES, Series, smoothed
+from ._report import MAX_SERIES, Series, smoothed
 
 
+# Soft ink, lines, and the colours of the series.
+_NAMES = ["soft", "line", *(f"series-{i}" for i in range(MAX_SERIES))]
 # Placeholders in the SVG, replaced by the page's own colours.
-_COLOURS = {"#010203": "var(--soft)", "#040506": "var(--line)"} | {
-    f"#0708{i:02x}": f"var(--series-{i})" for i in range(MAX_SERIES)
-}
-_SOFT, _LINE, *_SERIES = _COLOURS
+_COLOURS = {f"#0102{i:02x}": f"var(--{name})" for i, name in enumerate(_NAMES)}
 _MAX_POINTS = 600
 
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text, in the page's font
-    "svg.hashsalt": "zero",  # equal charts give equal bytes
-    "text.parse_math": False,  # names of runs are no formulas
-    "font.size": 9,
-    "text.color": _SOFT,
-    "xtick.color": _SOFT,
-    "ytick.color": _SOFT,
-    "axes.labelcolor": _SOFT,
-    "axes.edgecolor": _LINE,
-    "grid.color": _LINE,
-    "grid.linewidth": 0.8,
-}
+
+def _style(colours: Sequence[str]) -> dict[Any, Any]:
+    soft, line, *_ = colours
+    return {
+        "svg.fonttype": "none",  # text stays text, in the page's font
+        "pdf.fonttype": 42,  # and here too
+        "svg.hashsalt": "zero",  # equal charts give equal bytes
+        "text.parse_math": False,  # names of runs are no formulas
+        "font.size": 9,
+        "text.color": soft,
+        "xtick.color": soft,
+        "ytick.color": soft,
+        "axes.labelcolor": soft,
+        "axes.edgecolor": line,
+        "grid.color": line,
+        "grid.linewidth": 0.8,
+    }
 
 
 def draw(
     series: Sequence[Series],
     *,
-    axis: Axis = "steps",
+    axis: str = "steps",
     levels: Sequence[tuple[str, float]] = (),
     percent: bool = False,
     from_zero: bool = False,
@@ -48,7 +54,7 @@ def draw(
 
     **Arguments:**
 
-    - `axis`: what `x` is.
+    - `axis`: what `x` is: one of the axes of a [`zero_app.StoredRun`][], or anything else.
     - `levels`: labelled horizontal lines.
     - `percent`: `y` is a share of 1.
     - `from_zero`: the axis starts at 0.
@@ -56,14 +62,12 @@ def draw(
     series = series[:MAX_SERIES]
     if not any(len(one.x) for one in series):
         return None
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(5.6, 2.7), layout="constrained")
-        axes = figure.add_subplot()
-        for colour, one in zip(_SERIES, series, strict=False):
-            if len(one.x):
-                _plot(axes, one, colour)
+    text = io.StringIO()
+    with matplotlib.rc_context(_style([*_COLOURS])):
+        figure, axes = _figure(series, [*_COLOURS], axis, percent)
+        [soft, *_] = _COLOURS
         for label, height in levels:
-            axes.axhline(height, color=_SOFT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+            axes.axhline(height, color=soft, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
             axes.annotate(
                 label,
                 (1, height),
@@ -73,23 +77,8 @@ def draw(
                 horizontalalignment="right",
                 fontsize=8,
             )
-        _dress(axes, axis, percent)
         if from_zero:
             axes.set_ylim(bottom=0)
-        labels = [one.label for one in series if len(one.x) and one.label]
-        if labels:
-            legend = axes.legend(
-                frameon=False,
-                ncols=3,
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-                borderaxespad=0.2,
-                handlelength=1.2,
-                columnspacing=1.4,
-            )
-            for written, label in zip(legend.get_texts(), labels, strict=True):
-                written.set_text(label)
-        text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = scalable(text.getvalue())
     for placeholder, own in _COLOURS.items():
@@ -97,10 +86,57 @@ def draw(
     return svg
 
 
+def save(path: pathlib.Path, series: Sequence[Series], *, axis: str = "steps") -> None:
+    """Writes a chart, in the colours of a page on white, as the kind of file that the ending says:
+    svg, pdf or png. Equal charts give equal bytes."""
+    css = (pathlib.Path(__file__).parent / "report.css").read_text()
+    bright = dict(reversed(re.findall(r"--([\w-]+): (#\w+)", css)))  # which stand before the dark
+    colours = [bright[name] for name in _NAMES]
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    content, kind = io.BytesIO(), path.suffix[1:]
+    with matplotlib.rc_context(_style(colours)):
+        figure, _ = _figure(series, colours, axis)
+        figure.savefig(content, format=kind, dpi=200, metadata=undated[kind])
+    write_whole(path, content.getvalue())
+
+
+def _figure(
+    series: Sequence[Series], colours: Sequence[str], axis: str, percent: bool = False
+) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(5.6, 2.7), layout="constrained")
+    axes = figure.add_subplot()
+    for colour, one in zip(colours[2:], series, strict=False):
+        if len(one.x):
+            _plot(axes, one, colour)
+    _dress(axes, axis, percent)
+    labels = [one.label for one in series if len(one.x) and one.label]
+    if labels:
+        legend = axes.legend(
+            frameon=False,
+            ncols=3,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            borderaxespad=0.2,
+            handlelength=1.2,
+            columnspacing=1.4,
+        )
+        for written, label in zip(legend.get_texts(), labels, strict=True):
+            written.set_text(label)
+    return figure, axes
+
+
 def _plot(axes: Axes, one: Series, colour: str) -> None:
     x, y = np.asarray(one.x, float), np.asarray(one.y, float)
     # A place in the legend, which has none for names that begin with an underscore.
     label = "-" if one.label else ""
+    if one.band is not None:
+        low, high = (np.asarray(end, float) for end in one.band)
+        if len(x) == 1:  # which has no area
+            axes.vlines(x, low, high, color=colour, linewidth=1)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        marker = "o" if len(x) == 1 else None
+        axes.plot(x, y, color=colour, linewidth=1.8, label=label, marker=marker)
+        return
     if one.error is not None:
         axes.plot(x, y, color=colour, linewidth=1.4, label=label, marker="o", markersize=3.5)
         axes.errorbar(x, y, np.asarray(one.error), fmt="none", color=colour, elinewidth=1)
@@ -117,9 +153,9 @@ def _plot(axes: Axes, one: Series, colour: str) -> None:
     axes.plot(x, y, color=colour, linewidth=1.8, label=label, marker=marker)
 
 
-def _dress(axes: Axes, axis: Axis, percent: bool) -> None:
+def _dress(axes: Axes, axis: str, percent: bool) -> None:
     axes.set_xlabel("step" if axis == "steps" else axis, fontsize=8)
-    whole = axis != "hours"
+    whole = axis in ("steps", "positions")
     low, high = axes.get_xlim()
     if whole and high - low < 1:  # a single step, which would be named at several places
         axes.set_xlim(low - 1, high + 1)

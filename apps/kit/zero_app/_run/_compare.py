@@ -2,88 +2,132 @@
 
 import dataclasses
 import math
-import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, get_args, Literal
 
-import rich.box
 import tyro
 from rich.console import Console
-from rich.table import Table
 
-from .._command._errors import as_line, UsageError, warn
+from zero_train import probability_of_improvement
+
+from .._command._errors import UsageError, warn
 from ._app import AbstractCommand, App
+from ._curves import Chart, evaluation_charts, Found, save_charts, training_charts
+from ._data import check_data, write_data
 from ._disk import write_whole
 from ._film import check_path
-from ._measures import count_of, Measure, MEASURES, NAMING, plus_minus
-from ._page import charts, page, picture, table
+from ._groups import differences, evaluated, grouped, Groups, run_folders
+from ._measures import count_of, measured, plus_minus
+from ._page import charts, page
 from ._provenance import check_logs, check_run
-from ._report import Axis, curve, MAX_SERIES, Series, StoredRun
-from ._stored import no_run
+from ._report import Axis, StoredRun
+from ._tables import as_document, Table
 
 
-#: The curves of training, and what they are called.
-_CURVES = {
-    "loss": "Loss",
-    "policy_loss": "Policy loss",
-    "value_loss": "Value loss",
-    "policy_entropy": "Policy entropy",
-    "episode_return_mean": "Return in training",
-    "episode_length_mean": "Length in training",
-    "gradient_norm": "Gradient norm",
-    "learning_rate": "Learning rate",
-}
 _TEST = (
     "p is that of Welch's t test (two-sided) of the difference from the first run, not corrected "
     "for the number of comparisons. A small p says that two players differ, and not that their "
     "configurations do: to compare those, train several seeds of each."
+)
+_SEEDS = (
+    "Each run is a mean over its episodes at the last step at which all runs of its configuration "
+    "were evaluated. Intervals of 95 % are of a stratified bootstrap over seeds, and too narrow "
+    "where these are few. The difference from the first configuration is that of the means over "
+    "seeds, and p that of Welch's t test (two-sided) of it, not corrected for the number of "
+    "comparisons. The probability of improvement is how likely a run is better than one of the "
+    "first configuration."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Compare(AbstractCommand):
     """Compare runs, in the terminal and as a page: the flags in which they differ, their last
-    evaluations and their curves."""
+    evaluations and their curves. Runs that differ only in the seed are taken together."""
 
     runs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN RUN ...")]
-    """The folders of two or more runs."""
+    """The folders of two or more runs, or folders that hold runs."""
     out: pathlib.Path = pathlib.Path("compare.html")
-    """The page, a file that ends with .html. One that is there is written anew."""
+    """The page, a file that ends with .html. One that is there is written anew, as are those of
+    the other flags."""
+    tables: pathlib.Path | None = None
+    """Also write the tables to a file that ends with .md (Markdown) or .tex (LaTeX with
+    booktabs)."""
+    figures: pathlib.Path | None = None
+    """Also write the charts into this folder, which is made if it is missing."""
+    formats: tuple[Literal["svg", "pdf", "png"], ...] = ("svg", "pdf", "png")
+    """The kinds of files that --figures writes."""
+    data: pathlib.Path | None = None
+    """Also write every episode of every evaluation to a file that ends with .csv or .parquet (needs
+    the extra pyarrow)."""
 
     def __call__(self, app: App[Any]) -> None:
         del app
-        if not 2 <= len(self.runs) <= MAX_SERIES:
-            given = "1 run was" if len(self.runs) == 1 else f"{len(self.runs)} runs were"
-            raise UsageError(f"{given} given; give the folders of 2 to {MAX_SERIES}.")
-        check_path(self.out, "--out", [".html"])
-        for folder in self.runs:
-            if not os.path.lexists(pathlib.Path(folder) / "config.json"):
-                raise UsageError(f"{no_run(folder)}; give folders of runs.")
-            check_run(pathlib.Path(folder), tell=warn)
-            check_logs(pathlib.Path(folder), tell=warn)
-        runs = dict(zip(_names(self.runs), map(StoredRun.read, self.runs), strict=True))
-        differing, figures = differences(runs), last_figures(runs)
+        self._check()
+        folders = [(given, folder) for given in self.runs for folder in run_folders(given)]
+        for _, folder in folders:
+            check_run(folder, tell=warn)
+            check_logs(folder, tell=warn)
+        groups = grouped([(given, StoredRun.read(folder)) for given, folder in folders])
+        found = over_seeds(groups)
+        configuration = Table("Configuration", ["", *groups], differences(groups))
+        figures = last_evaluation(groups, found)
         console = Console(highlight=False, markup=False, emoji=False)
         if not console.is_terminal:
-            console.width = 120
-        _print(console, "Configuration", ["", *runs], differing)
-        _print(console, "Last evaluation", _HEADER, figures)
-        said = _TEST if figures else "No run has been evaluated yet."
+            console.width = 120 if found is None else 160
+        shown = [one for one in (configuration, figures) if one.rows]
+        for one in shown:
+            one.print(console)
+        said = figures.note if figures.rows else "No run has been evaluated yet."
         console.print(said, soft_wrap=not console.is_terminal)
         console.print()
-        write_whole(self.out, _page(runs, differing, figures))
+        drawn = {
+            "Evaluations": list(evaluation_charts(groups, found)),
+            "Training": list(training_charts(groups)),
+        }
+        if self.data is not None:
+            write_data(self.data, groups)
+        if self.tables is not None:
+            write_whole(self.tables, as_document(shown, self.tables.suffix))
+        if self.figures is not None:
+            self.figures.mkdir(exist_ok=True)
+            save_charts(self.figures, [*drawn["Evaluations"], *drawn["Training"]], self.formats)
+        write_whole(self.out, _page(" and ".join(groups), figures, configuration, drawn))
+        for what, path in (("data are", self.data), ("tables are", self.tables)):
+            if path is not None:
+                console.print(f"The {what} {path}", soft_wrap=True)
+        if self.figures is not None:
+            console.print(f"The figures are in {self.figures}", soft_wrap=True)
         console.print(f"The page is {self.out}", soft_wrap=True)
 
+    def _check(self) -> None:
+        """Refuses what cannot be written, before anything is read."""
+        check_path(self.out, "--out", [".html"])
+        check_path(self.tables, "--tables", [".md", ".tex"])
+        check_data(self.data, "--data")
+        if self.figures is not None and not self.figures.is_dir():
+            if self.figures.exists() or not self.figures.parent.is_dir():
+                raise UsageError(
+                    f"--figures {self.figures} was given; give a folder, or a new one in one that "
+                    "is there."
+                )
 
-_HEADER = ["", "run", "step", "mean (± is 95 %)", "difference (± is 95 %)", "p"]
+
+def over_seeds(groups: Groups) -> Found | None:
+    """What was measured of all seeds of each group; `None` where every group is one run."""
+    if all(len(runs) == 1 for runs in groups.values()):
+        return None
+    return {name: evaluated(name, runs) for name, runs in groups.items()}
 
 
-def differences(runs: Mapping[str, StoredRun]) -> list[list[str]]:
-    """The entries of the configurations that are not the same in all runs, with their values."""
-    keys = dict.fromkeys(key for run in runs.values() for key in run.config)
-    rows = [[key, *(str(run.config.get(key, "absent")) for run in runs.values())] for key in keys]
-    return [row for row in rows if len(set(row[1:])) > 1]
+def last_evaluation(groups: Groups, found: Found | None) -> Table:
+    """What the last evaluations found, and the differences from the first run or configuration."""
+    if found is None:
+        header = ["", "run", "step", "mean (± is 95 %)", "difference (± is 95 %)", "p"]
+        return Table("Last evaluation", header, last_figures(groups), _TEST)
+    header = ["", "configuration", "runs", "step", "interquartile mean (95 %)"]
+    header += ["difference (± is 95 %)", "p", "probability of improvement (95 %)"]
+    return Table("Last evaluation", header, seed_figures(found), _SEEDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +140,9 @@ class _Figure:
     count: float
 
 
-def last_figures(runs: Mapping[str, StoredRun]) -> list[list[str]]:
+def last_figures(groups: Groups) -> list[list[str]]:
     """Rows of what the last evaluations found, and of the differences from the first run."""
-    found = {name: _last(run.evaluations) for name, run in runs.items()}
+    found = {name: _last(run.evaluations) for name, [run] in groups.items()}
     labels = dict.fromkeys(label for figures in found.values() for label in figures)
     rows = []
     for label in labels:
@@ -113,12 +157,43 @@ def last_figures(runs: Mapping[str, StoredRun]) -> list[list[str]]:
     return rows
 
 
+def seed_figures(found: Found) -> list[list[str]]:
+    """Rows of what the last evaluations that all seeds share found, and of the differences of the
+    means over seeds from the first group. Nothing is compared within a group."""
+    rows = []
+    for key in dict.fromkeys(key for figures in found.values() for key in figures):
+        first = None
+        for name, figures in found.items():
+            if (one := figures.get(key)) is None:
+                continue
+            last, count = one.means[-1], one.means.shape[1]
+            middle = _interval(one.middle.value[-1], one.middle.low[-1], one.middle.high[-1])
+            error = last.std(ddof=1) / math.sqrt(count) if count > 1 else math.nan
+            figure, compared = _Figure(one.steps[-1], last.mean(), error, count), ["", "", ""]
+            if first is not None:
+                better = key[1].better
+                x, y = (better * scores[:, None] for scores in (last, first[1]))
+                chance = probability_of_improvement(x, y)
+                compared = _compared(first[0], figure)
+                compared.append(_interval(*map(float, (chance.value, chance.low, chance.high))))
+            rows.append([key[0], name, f"{count}", f"{one.steps[-1]:,}", middle, *compared])
+            first = first or (figure, last)
+    return rows
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    """A number with the ends of its interval, if these are known."""
+    return f"{value:.4g}" if math.isnan(low) else f"{value:.4g} ({low:.4g} to {high:.4g})"
+
+
 def _compared(first: _Figure, other: _Figure) -> list[str]:
     """The difference from the first, and the probability of one as large by chance."""
     from scipy.special import stdtr
 
     error, more = math.hypot(first.error, other.error), other.mean - first.mean
     sign = "+" if more >= 0 else ""
+    if math.isnan(error):
+        return [f"{sign}{more:.4g}", ""]
     if not error > 0 or min(first.count, other.count) < 2:
         return [sign + plus_minus(more, error), ""]
     # Welch's degrees of freedom.
@@ -133,97 +208,24 @@ def _last(rows: Sequence[Mapping[str, Any]]) -> dict[str, _Figure]:
     return {
         label: _Figure(row["step"], row[one.name], one.error_of(row), count_of(row))
         for row in newest
-        for label, one in _measured(row)
+        for label, one in measured(row)
     }
 
 
-def _measured(row: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
-    """What a row measures, and how that is called."""
-    # Two runs have no earlier player of their own in common.
-    if str(row.get("opponent", "")).startswith("step "):
-        return
-    parts = (said.format(row[key]) for key, said in NAMING.items() if row.get(key) is not None)
-    who = ", ".join(parts)
-    for one in MEASURES:
-        if row.get(one.name) is not None:
-            yield f"{one.called}: {who}" if who else one.called, one
-
-
-def _names(folders: Sequence[str]) -> list[str]:
-    """The shortest names that are all different: of folders, or their paths."""
-    paths = [pathlib.Path(folder).resolve() for folder in folders]
-    if len(set(paths)) < len(paths):
-        raise UsageError("the same run was given twice; give different runs.")
-    short = [path.name for path in paths]
-    return short if len(set(short)) == len(short) else list(folders)
-
-
-def _print(
-    console: Console, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
-) -> None:
-    if not rows:
-        return
-    box = rich.box.SIMPLE if console.is_terminal else rich.box.ASCII
-    drawn = Table(title=title, title_justify="left", box=box)
-    for name in header:
-        drawn.add_column(name, overflow="fold")
-    for row in rows:
-        drawn.add_row(*map(as_line, row))
-    console.print(drawn)
-
-
 def _page(
-    runs: Mapping[str, StoredRun],
-    differing: Sequence[Sequence[str]],
-    figures: Sequence[Sequence[str]],
+    title: str, figures: Table, configuration: Table, drawn: Mapping[str, Sequence[Chart]]
 ) -> str:
     chosen = "".join(
         f'<label><input type="radio" name="axis" id="over-{axis}"{first}> over {axis}</label>'
         for axis, first in zip(get_args(Axis), (" checked", "", ""), strict=True)
     )
     parts = [
-        table("Last evaluation", _HEADER, figures) + f"<p>{_TEST}</p>" if figures else "",
-        table("What differs", ["", *runs], differing) if differing else "",
+        figures.html() if figures.rows else "",
+        configuration.html() if configuration.rows else "",
         f'<fieldset class="axes">{chosen}</fieldset>',
-        charts("Evaluations", *_evaluations(runs)),
-        charts("Training", *_training(runs)),
+        *(
+            charts(heading, *(one for chart in several for one in chart.pictures()))
+            for heading, several in drawn.items()
+        ),
     ]
-    return page(" and ".join(runs), parts)
-
-
-def _evaluations(runs: Mapping[str, StoredRun]) -> Iterator[str]:
-    found: dict[tuple[str, Measure], dict[str, list[Mapping[str, Any]]]] = {}
-    for name, run in runs.items():
-        for row in run.evaluations:
-            for key in _measured(row):
-                found.setdefault(key, {}).setdefault(name, []).append(row)
-    said = "Bars are 95 % intervals."
-    for (label, one), rows in found.items():
-        series = {name: curve(rows[name], one.name, name, error=one.bars) for name in rows}
-        yield from _charts(runs, label.capitalize(), said, series)
-
-
-def _training(runs: Mapping[str, StoredRun]) -> Iterator[str]:
-    for metric, heading in _CURVES.items():
-        series = {name: curve(run.metrics, metric, name) for name, run in runs.items()}
-        yield from _charts(runs, heading, "", series)
-    rates = {n: curve(run.timings, "positions_per_second", n) for n, run in runs.items()}
-    yield from _charts(runs, "Positions a second", "Collected while also learning.", rates)
-
-
-def _charts(
-    runs: Mapping[str, StoredRun], heading: str, caption: str, series: Mapping[str, Series]
-) -> Iterator[str]:
-    """A chart over each axis, of which the page shows one; none without points."""
-    from ._chart import draw  # matplotlib: seconds to import
-
-    if not any(one.x for one in series.values()):
-        return
-    # A run without points takes its colour too, so that every run has the same one in all charts.
-    for axis in get_args(Axis):
-        shown = [
-            dataclasses.replace(one, x=dataclasses.replace(runs[name], axis=axis).along(one.x))
-            for name, one in ((name, series.get(name, Series(name, [], []))) for name in runs)
-        ]
-        svg = draw(shown, axis=axis)
-        yield picture(heading, caption, svg or "", kind=f"over-{axis}")
+    return page(title, parts)

@@ -64,7 +64,7 @@ class Eval(AbstractPlayerCommand):
             )
         plies = app.opening_plies if self.opening_plies is None else self.opening_plies
         player = with_simulations(trained.player, number)
-        row = measure(
+        row, _ = measure(
             env,
             player,
             self._opponent(app, trained, number) if players == 2 else None,

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
@@ -46,12 +47,16 @@ class EvaluationResult:
     - `metrics`: for TensorBoard and the other trackers, at the step.
     - `figures`: labelled figures for the live view.
     - `headline`: a line for the live view.
+    - `episodes`: for each of the rows a number for each of its episodes, by the name of what it is:
+        the new lines of episodes.jsonl. A mean in the row is one of what [`zero_app.Measure`][]
+        calls so. None for an evaluation that does not tell. The first 65 536 are written.
     """
 
     rows: Sequence[Mapping[str, Any]]
     metrics: Mapping[str, Any]
     figures: Mapping[str, str] = dataclasses.field(default_factory=dict)
     headline: str = ""
+    episodes: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +129,7 @@ def network_alone(
         del step
         key = jr.fold_in(jr.key(config.seed), 1)
         actor = with_simulations(player, 0)
-        row = measure(
+        row, episodes = measure(
             loop.env,
             actor,
             players=players,
@@ -135,7 +140,7 @@ def network_alone(
         )
         name = "score" if players == 2 else "return_mean"
         said = f"{who(actor)}: {sentence(row, 'random moves')}"
-        return EvaluationResult([row], {name: row[name]}, {}, said)
+        return EvaluationResult([row], {name: row[name]}, {}, said, [episodes])
 
     return evaluation
 
@@ -170,7 +175,7 @@ def measure(
     key: PRNGKeyArray,
     opening_plies: int = OPENING_PLIES,
     mesh: Mesh | None = None,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Plays games and sums them up in plain numbers: a score from 0 to 1 in games of two, a mean
     return in others.
 
@@ -182,6 +187,9 @@ def measure(
     - `opening_plies`: random moves at the start of a game of two players, of whom equal games count
         once, see [`zero_train.MatchResult`][].
     - `mesh`: splits the games over its devices.
+
+    **Returns:** the numbers, a row of evaluations.jsonl, and those of every game that counts, a row
+    of episodes.jsonl: the `metrics` of [`zero_train.MatchResult`][] or [`zero_train.Evaluation`][].
     """
     if players == 2:
         played = match(
@@ -194,10 +202,10 @@ def measure(
             opening_plies=opening_plies,
             mesh=mesh,
         )
-        return dataclasses.asdict(played.summary())
+        return dataclasses.asdict(played.summary()), played.metrics()
     played = evaluate(env, player, num_episodes=games, max_steps=max_moves, key=key, mesh=mesh)
     alone = played.summary()
-    return {
+    row = {
         "episodes": alone.episodes,
         "return_mean": alone.mean,
         "return_se": alone.standard_error,
@@ -205,6 +213,7 @@ def measure(
         "truncated": alone.truncated,
         "failed": alone.failed,
     }
+    return row, played.metrics()
 
 
 def sentence(row: Mapping[str, Any], against: str) -> str:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import threading
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
@@ -34,7 +34,7 @@ from ._lines import (
     RunError,
 )
 from ._lock import is_lock, LOCK, Lock
-from ._provenance import check_run, CONFIG, differences, LOGS, run_of
+from ._provenance import check_run, CONFIG, differences, EVALUATED, LOGS, run_of
 
 
 class NonFiniteError(ValueError):
@@ -80,6 +80,7 @@ class RunFolder:
         writes the same bytes as one that was not.
     - `timings.jsonl`: the duration of each step.
     - `evaluations.jsonl`: one line per evaluation.
+    - `episodes.jsonl`: one line for each of those, with lists of a number for each episode.
     - `starts.jsonl`: what the run was started with, and resumed with, and its identity.
     - `lock`: while a process has it, which one that is.
 
@@ -237,12 +238,13 @@ class RunFolder:
 
         **Arguments:**
 
-        - `evaluated`: whether evaluations of `step` stay. Otherwise these are removed too.
+        - `evaluated`: whether evaluations of `step`, and their episodes, stay. Otherwise these are
+            removed too.
         """
         logs = self._begin()
         for name, lines in logs.items():
             lines.close()
-            cut_lines(lines.path, step - (name == "evaluations" and not evaluated))
+            cut_lines(lines.path, step - (name in EVALUATED and not evaluated))
             logs[name] = JsonLines(lines.path)
         together("RunFolder.rewind")
 
@@ -259,8 +261,12 @@ class RunFolder:
         self._append("metrics", step, metrics)
         self._append("timings", step, timings)
 
-    def log_evaluation(self, step: int, *rows: Mapping[str, Any]) -> None:
-        """Writes the rows of one evaluation."""
+    def log_evaluation(
+        self, step: int, *rows: Mapping[str, Any], episodes: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Writes the rows of one evaluation, and those of its episodes before them: rows without
+        their episodes would not be evaluated again."""
+        self._append("episodes", step, *episodes)
         self._append("evaluations", step, *rows)
 
     def log_start(self, step: int, origin: Mapping[str, Any]) -> None:

@@ -66,9 +66,9 @@ def elo_ladder(
         opponents = dict(baselines)
         for past in _rivals(rows):
             opponents[f"{_OWN}{past}"] = with_simulations(files.player(past), simulations)
-        new = []
+        new, episodes = [], []
         for index, (opponent, other) in enumerate(opponents.items()):
-            match = measure(
+            match, games_of_it = measure(
                 loop.env,
                 actor,
                 other,
@@ -81,12 +81,13 @@ def elo_ladder(
             )
             names = {"step": step, "player": name, "opponent": opponent}
             new.append({**names, **match, "simulations": simulations})
+            episodes.append(games_of_it)
         rows.extend(new)
         rating = rated()[name]
         elo, se = rating["elo"], rating["se"]
         headline = f"{who(actor)}: {sentence(new[-1], new[-1]['opponent'])}"
         figures = {"Elo (95 %)": plus_minus(elo, se)}
-        return EvaluationResult(new, {"elo": elo, "elo_se": se}, figures, headline)
+        return EvaluationResult(new, {"elo": elo, "elo_se": se}, figures, headline, episodes)
 
     if rows:
         rated()

@@ -23,7 +23,7 @@ PART = 64 * 2**20
 
 
 #: Sums of numbers up to it stay finite.
-_MOST, _MOST_STEPS = 1e100, 2**62
+MOST, _MOST_STEPS = 1e100, 2**62
 #: The bytes of the longest line.
 _LONGEST = 16 * 2**20
 PUT_BACK = "put a copy of it back"
@@ -61,7 +61,7 @@ class Row(dict[str, Any]):
             wanted = kind(name)
             fits = isinstance(value, wanted)
             if wanted in (int, float):  # a boolean is no number here
-                fits = type(value) in {int, wanted} and -_MOST < value < _MOST
+                fits = type(value) in {int, wanted} and -MOST < value < MOST
             if fits:
                 kept[name] = value
             elif value is not None:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ._lines import Row, RunError
@@ -43,12 +43,14 @@ class Measure:
     - `called`: what it is called.
     - `error`: the entry of its standard error, where rows have one.
     - `share`: whether it is a share of the games, whose error follows from their number.
+    - `better`: 1 where more is better, and -1 where less is.
     """
 
     name: str
     called: str
     error: str | None = None
     share: bool = True
+    better: int = 1
 
     def error_of(self, row: Mapping[str, Any]) -> float:
         """The standard error in a row; NaN where it is not known."""
@@ -82,7 +84,7 @@ SCORE = Measure("score", "score")
 #: The share of games that were won
 WON = Measure("win_rate", "won", error="win_se")
 #: The share of games that were lost
-LOST = Measure("loss_rate", "lost")
+LOST = Measure("loss_rate", "lost", better=-1)
 #: The mean return of an episode
 RETURN = Measure("return_mean", "return", error="return_se", share=False)
 MEASURES = (SCORE, WON, LOST, RETURN)
@@ -100,6 +102,26 @@ _NUMBERS = {name for one in MEASURES for name in (one.name, f"{one.name}_low", f
 _NUMBERS |= {one.error for one in MEASURES if one.error is not None} | {*_COUNTS, "simulations"}
 _NUMBERS |= {"length_mean", "needless_risks", "regret_mean"}
 _RATINGS = {"step": int, "elo": float, "se": float, "name": str}
+
+
+def identifying(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a row that say whom it is about."""
+    return {key: row[key] for key in NAMING if row.get(key) is not None}
+
+
+def named(called: str, row: Mapping[str, Any]) -> str:
+    """What is measured, with whom the row is about."""
+    who = ", ".join(NAMING[key].format(value) for key, value in identifying(row).items())
+    return f"{called}: {who}" if who else called
+
+
+def measured(row: Mapping[str, Any]) -> Iterator[tuple[str, Measure]]:
+    """What a row measures, and how that is called."""
+    # Two runs have no earlier player of their own in common.
+    if not str(row.get("opponent", "")).startswith("step "):
+        for one in MEASURES:
+            if row.get(one.name) is not None:
+                yield named(one.called, row), one
 
 
 def kind_of(name: str) -> type:

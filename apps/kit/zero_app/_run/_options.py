@@ -19,10 +19,10 @@ from ._provenance import CONFIG
 
 Config = TypeVar("Config")
 
-#: What is said where a tracker is not installed, by its flag, which is also its module's name.
+#: What is said where the package is not installed that a flag needs; its extra has its name.
 MISSING = (
-    "--{0} needs the package {0}; begin the command with `uv run --extra {0}` or install it with "
-    "`pip install {0}`, or leave the flag out."
+    "{0} needs the package {1}; begin the command with `uv run --extra {1}` or install it with "
+    "`pip install {1}`, or leave the flag out."
 )
 #: A resumed run may save more or less often; everything else must be as it was.
 MAY_DIFFER = ("checkpoint_every",)
@@ -117,7 +117,7 @@ class Options:
         check_fields(self)
         for name in ("wandb", "mlflow"):
             if getattr(self, name) and importlib.util.find_spec(name) is None:
-                raise UsageError(MISSING.format(name))
+                raise UsageError(MISSING.format(flag(name), name))
 
 
 def of_seeds(

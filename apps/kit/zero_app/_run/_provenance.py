@@ -28,9 +28,12 @@ _SHOWN = 6
 LOGS: Mapping[str, Distinct] = {
     "metrics": "step",
     "timings": "step",
+    "episodes": "nothing",
     "evaluations": "nothing",
     "starts": "nothing",
 }
+#: Those of evaluations.
+EVALUATED = ("episodes", "evaluations")
 #: The folders of its checkpoints and of its players.
 CHECKPOINTS, PLAYERS = "checkpoints", "parameters"
 #: The file that says that all steps are done, and saved: a run that was told to stop ends with exit
@@ -109,7 +112,7 @@ def check_logs(
         log, written = folder / f"{name}.jsonl", about.get("logs", {}).get(name)
         changed = written is not None and measured(log, written[0]) != tuple(written)
         # Two rows of an evaluation may well be the same, unless the file is not what was written.
-        if name == "evaluations" and changed:
+        if name in EVALUATED and changed:
             distinct = "line"
         for _ in lines_of(log, distinct=distinct):
             pass

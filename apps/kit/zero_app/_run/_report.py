@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ._lines import lines_of, read_lines, read_object
-from ._measures import half_width, kind_of, RETURN, SCORE
+from ._lines import lines_of, MOST, read_lines, read_object, RunError
+from ._measures import half_width, kind_of, named, NAMING, RETURN, SCORE
 from ._page import charts, picture, table, text
+from ._results import Results
+from ._stored import app_packages
 from ._view import clock, number
 
 
@@ -19,6 +21,8 @@ from ._view import clock, number
 Axis = Literal["steps", "positions", "hours"]
 #: How many series a chart can tell apart.
 MAX_SERIES = 6
+# What says in words whom a row is about.
+_WORDS = NAMING.keys() - {"simulations"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +34,15 @@ class Series:
     - `label`: for the legend; a single series may have an empty one.
     - `x`, `y`: the points, in order.
     - `error`: lengths `(below, above)` of error bars; such points are drawn as marks.
+    - `band`: the ends `(low, high)` of an interval around every point, NaN where it is not known.
+        Such points are drawn as they are, and others, where they are many, as means of neighbours.
     """
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     error: tuple[Sequence[float], Sequence[float]] | None = None
+    band: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 def curve(
@@ -193,6 +200,61 @@ class StoredRun:
             known = [(row["step"], row["elapsed"] / 3600) for row in self.timings]
         x, y = zip((0.0, 0.0), *known, strict=True)
         return np.interp(steps, x, y).tolist()
+
+    @property
+    def environment(self) -> str:
+        """The environment; of an app with one environment the name of its package."""
+        return str(self.config.get("env") or "".join(app_packages(self.folder)[:1]) or "unknown")
+
+    def episodes(self) -> Iterator[Mapping[str, Any]]:
+        """The lines of episodes.jsonl, one for each of `evaluations` that told of its episodes: the
+        `step`, the `positions` collected until then, whom it is about, and lists of a number for
+        each episode.
+
+        **Raises:** [`zero_app.RunError`][] where a line has something else.
+        """
+        kind = lambda name: int if name == "positions" else str if name in _WORDS else object
+        number = lambda x: type(x) in (int, float) and -MOST < x < MOST
+        for row in lines_of(self.folder / "episodes.jsonl", kind, distinct="nothing"):
+            lists = {name: values for name, values in row.items() if isinstance(values, list)}
+            for name, values in lists.items():
+                if not all(map(number, values)):
+                    raise RunError(f"{row.place} has more than numbers in {name}. {row.then}")
+            if len({len(values) for values in lists.values()} | {0}) != 2:
+                raise RunError(f"{row.place} has no lists of one length. {row.then}")
+            yield row
+
+    def results(self, algorithm: str = "") -> Results:
+        """Every episode of every evaluation, by the names of episodes.jsonl, with whom it is about
+        where that says so, such as `"score: against random"`. The environment `"pgx/hex"` has the
+        task `"hex"`.
+
+        A step is one of an environment. It counts the final states of games too, so that it is the
+        same for every seed: steps of the loop, times environments, times moves.
+
+        **Arguments:**
+
+        - `algorithm`: its name there, for all seeds; by default that of the agent.
+        """
+        size = self.config.get("envs", 1) * self.config.get("unroll", 1)
+        seconds = dataclasses.replace(self, axis="hours").along
+        found = [
+            Results().add(
+                {
+                    named(name, row): np.asarray(values)
+                    for name, values in row.items()
+                    if isinstance(values, list)
+                },
+                environment=self.environment.partition("/")[0],
+                task=self.environment.rpartition("/")[2],
+                algorithm=algorithm or str(self.config.get("agent", "agent")),
+                seed=self.config.get("seed", 0),
+                step=row["step"] * size,
+                elapsed_time=3600 * seconds([row["step"]])[0] if self.timings else None,
+            )
+            for row in self.episodes()
+        ]
+        return Results().merge(*found)
 
 
 #: A long log is read as at least so many means, and fewer than twice as many.

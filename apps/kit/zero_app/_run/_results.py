@@ -245,9 +245,12 @@ class Results:
 
 def _order(key: ResultKey) -> tuple:
     """Sorts evaluations: `seed_9` before `seed_10`, the absolute metric after all steps."""
-    parts = re.split(r"(\d+)", key.run)
-    run = [int(x) if i % 2 else x for i, x in enumerate(parts)]
-    return *key[:3], run, key.step is None, key.step or 0
+    return *key[:3], natural(key.run), key.step is None, key.step or 0
+
+
+def natural(name: str) -> list[Any]:
+    """Sorts names with their numbers as numbers."""
+    return [int(x) if i % 2 else x for i, x in enumerate(re.split(r"(\d+)", name))]
 
 
 def _child(node: dict[str, Any], name: str) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class WandbSink:
         try:
             import wandb  # pyright: ignore[reportMissingImports]  # an extra
         except ImportError as e:
-            raise UsageError(MISSING.format("wandb")) from e
+            raise UsageError(MISSING.format("--wandb", "wandb")) from e
         identity = folder / "wandb.id"
         if not identity.exists():
             write_whole(identity, uuid.uuid4().hex)
@@ -155,7 +155,7 @@ class MlflowSink:
         try:
             from mlflow import entities, MlflowClient  # pyright: ignore[reportMissingImports]
         except ImportError as e:
-            raise UsageError(MISSING.format("mlflow")) from e
+            raise UsageError(MISSING.format("--mlflow", "mlflow")) from e
         self._client, self._metric = MlflowClient(), entities.Metric
         if _TRACKED not in os.environ:
             warn(f"MLflow writes to {self._client.tracking_uri}; {_TRACKED} names another place.")

@@ -137,10 +137,15 @@ def _versions(folder: pathlib.Path) -> dict[str, str]:
     return {}
 
 
+def app_packages(folder: pathlib.Path) -> list[str]:
+    """The package of the app that made a run, as far as its folder says so."""
+    return sorted(_versions(folder).keys() - {"jax", "zero_train", "zero_app"})
+
+
 def _of_another(kind: type[Any], folder: pathlib.Path, stored: Any) -> str:
     """The message for a run that another app than that of `kind` made; empty for others."""
     package = kind.__module__.partition(".")[0]
-    apps = sorted(_versions(folder).keys() - {"jax", "zero_train", "zero_app"})
+    apps = app_packages(folder)
     if not apps or package in apps:
         return ""
     known = stored if isinstance(stored, dict) else {}

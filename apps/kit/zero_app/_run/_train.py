@@ -34,6 +34,7 @@ from ._evaluation import Evaluate, EvaluationResult, RunFiles
 from ._folder import check_finite, RunFolder, StopSignal
 from ._lines import lines_of, RunError
 from ._manifest import CheckpointError, Damage
+from ._measures import identifying
 from ._memory import check_memory
 from ._options import folder_of, MAY_DIFFER, Options
 from ._origin import origin_of
@@ -50,6 +51,8 @@ Config = TypeVar("Config", bound=AbstractConfig)
 
 #: The counts that [`zero_train.step`][] returns. They are logged as totals, and per second.
 _COUNTS = ("positions", "games")
+#: As many episodes of an evaluation are logged at the most: a line must not be too long to be read.
+_MOST_EPISODES = 2**16
 #: The seconds that an evaluation may take after a signal, as the scheduler that sends it may end
 #: the process half a minute later, and after the time that the user gave.
 _AFTER_SIGNAL, _AFTER_TIME = 20, 60
@@ -317,7 +320,7 @@ class _Record:
     def rewind(self) -> None:
         """Removes what came after the state that was restored, once nothing refuses to go on: an
         evaluation, too, that is not due there."""
-        self._folder.rewind(self.done, evaluated=self._is_evaluated_step)
+        self._folder.rewind(self.done, evaluated=self.evaluated)
         finished = self._folder.path / FINISHED
         if is_writer() and (said := finished_steps(finished.parent)) > self.done:
             if said not in self._checkpoints.steps():
@@ -404,8 +407,16 @@ class _Record:
         return in_background(lambda: self._evaluate(self.done, player))
 
     def keep(self, result: EvaluationResult) -> None:
-        """Writes the lines of an evaluation, all at once."""
-        self._folder.log_evaluation(self.done, *result.rows)
+        """Writes the lines of an evaluation."""
+        episodes = [
+            {
+                **identifying(row),
+                "positions": self._totals["positions"],
+                **{name: values[:_MOST_EPISODES] for name, values in each.items()},
+            }
+            for row, each in zip(result.rows, result.episodes, strict=bool(result.episodes))
+        ]
+        self._folder.log_evaluation(self.done, *result.rows, episodes=episodes)
         self._evaluated = self.done
         self.evaluation_seconds = time.monotonic() - self._evaluation_began
 
