@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+import zero_app
 from zero_app import (
     AbstractConfig,
     App,
@@ -16,6 +17,7 @@ from zero_app import (
     read_lines,
     run,
     RunError,
+    train,
     UsageError,
     View,
 )
@@ -117,3 +119,21 @@ def test_several_processes_train_one_seed():
     options = Options(out=pathlib.Path("seeds"), launch=launch)
     with pytest.raises(UsageError, match="--seeds was given to several processes; give each run"):
         of_seeds(Config(), options, (0, 1))
+
+
+def test_a_run_is_read_from_python(tmp_path):
+    app = App("nim", "Nim.", {"tiny": Config()}, lambda config: shared_loop())
+    trained = train(app, Config(), Options(out=tmp_path / "run"))
+    read = zero_app.open(tmp_path / "run")
+    assert trained == read and read.config["seed"] == 3
+    assert list(read.log.index) == [1, 2]
+    assert {"loss", "positions", "seconds"} <= set(read.log.columns)
+    assert read.log.loss[2] == read_lines(tmp_path / "run" / "metrics.jsonl")[1]["loss"]
+    (axes,) = read.plot().axes
+    (row,) = read.evaluations
+    assert axes.get_ylabel() == "score" and list(axes.lines[0].get_ydata()) == [row["score"]]
+    assert len(read.plot("loss", "gradient_norm").axes) == 2
+    with pytest.raises(ValueError, match="run has no nothing yet"):
+        read.plot("nothing")
+    with pytest.raises(UsageError, match="holds no run .no config.json.; give the folder"):
+        zero_app.open(tmp_path)

@@ -5,7 +5,8 @@
   (`AbstractCommand`, `AbstractPlayerCommand`, `AbstractWatch`, `AbstractServe`) and how a game is
   shown (`AbstractBoard`, `Page`). One with a board has `GAME_COMMANDS`.
 - On disk: `RunFolder`, `Checkpoints`, `read_lines`, `Results`.
-- From Python: `train` runs the loop, `load` reads a `Trained` player, `measure` plays games.
+- From Python: `train` runs the loop, `open` reads a run, `load` reads a `Trained` player, `measure`
+  plays games.
 - What was asked for and is not there, or cannot be, raises a `UsageError`: a line for the user that
   says what to give instead. Whatever the disk refuses, or holds and should not, raises a
   `RunError`, and in checkpoints a `CheckpointError`: a line for the user, which names the file.
@@ -119,6 +120,7 @@ from ._run._report import (
     imitation as imitation,
     last_evaluation as last_evaluation,
     MAX_SERIES as MAX_SERIES,
+    open as open,
     Series as Series,
     StoredRun as StoredRun,
 )

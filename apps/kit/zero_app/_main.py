@@ -368,7 +368,8 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         for config, options in runs:
             if len(runs) > 1:
                 print(f"seed {config.seed}, in {options.out}:", flush=True)
-            trained = train(app, config, options, preset, began=began) or trained
+            played = train(app, config, options, preset, began=began) is not None
+            trained = trained or played
             if not finished_steps(options.out):
                 break
     if trained and is_writer():

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .._command._errors import UsageError
 from ._lines import lines_of, MOST, read_lines, read_object, RunError
-from ._measures import half_width, kind_of, named, NAMING, RETURN, SCORE
+from ._measures import half_width, kind_of, Measure, MEASURES, named, NAMING, RETURN, SCORE
 from ._page import charts, picture, table, text
 from ._results import Results
-from ._stored import app_packages
+from ._stored import app_packages, no_run
 from ._view import clock, number
 
 
@@ -202,6 +203,43 @@ class StoredRun:
         return np.interp(steps, x, y).tolist()
 
     @property
+    def log(self) -> Any:
+        """Every line of metrics.jsonl and timings.jsonl as a `pandas.DataFrame`: a row a step, which
+        is the index. It needs pandas."""
+        import pandas  # an extra
+
+        rows: dict[float, dict[str, Any]] = {}
+        for name in ("metrics", "timings"):
+            for row in lines_of(self.folder / f"{name}.jsonl", distinct="step"):
+                rows.setdefault(row["step"], {}).update(row)
+        return pandas.DataFrame([*rows.values()]).set_index("step")
+
+    def plot(self, *names: str) -> Any:
+        """A `matplotlib.figure.Figure` of these metrics over the axis, by default of what the
+        evaluations measured, with bars of 95 %."""
+        from matplotlib.figure import Figure  # seconds to import
+
+        charts = [(name, curve(self.metrics, name, name)) for name in names]
+        measured: dict[str, tuple[Measure, list[Mapping[str, Any]]]] = {}
+        for row in () if names else self.evaluations:
+            for one in MEASURES:
+                if row.get(one.name) is not None:
+                    measured.setdefault(named(one.called, row), (one, []))[1].append(row)
+        charts += [
+            (label, curve(rows, one.name, label, error=one.bars))
+            for label, (one, rows) in measured.items()
+        ]
+        if not any(series.x for _, series in charts):
+            asked = " or ".join(names) or "evaluation"
+            raise ValueError(f"{self.folder} has no {asked} yet.")
+        figure = Figure(figsize=(6, 2.5 * len(charts)), layout="constrained")
+        places = figure.subplots(len(charts), squeeze=False)[:, 0]
+        for axes, (label, series) in zip(places, charts, strict=True):
+            axes.errorbar(self.along(series.x), series.y, series.error, capsize=2)
+            axes.set(xlabel=self.axis, ylabel=label)
+        return figure
+
+    @property
     def environment(self) -> str:
         """The environment; of an app with one environment the name of its package."""
         return str(self.config.get("env") or "".join(app_packages(self.folder)[:1]) or "unknown")
@@ -259,6 +297,14 @@ class StoredRun:
 
 #: A long log is read as at least so many means, and fewer than twice as many.
 _MEANS = 2000
+
+
+def open(run: str | os.PathLike[str]) -> StoredRun:
+    """What the folder of a run holds, also while it is trained: its `log` is a frame, and `plot`
+    draws it."""
+    if not os.path.lexists(pathlib.Path(run) / "config.json"):
+        raise UsageError(f"{no_run(run)}; give the folder of a run.")
+    return StoredRun.read(run)
 
 
 def condensed(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -42,6 +42,7 @@ from ._pacing import Pacing
 from ._players import load, player_arrays, player_file, player_of, player_shapes, PRETRAINED
 from ._prepare import prepare
 from ._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
+from ._report import StoredRun
 from ._reporting import Report, reported
 from ._sinks import Sinks
 from ._view import View
@@ -66,7 +67,7 @@ def train(
     *,
     began: float | None = None,
     told: Callable[[int, EvaluationResult], None] = lambda step, result: None,
-) -> bool:
+) -> StoredRun | None:
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
@@ -82,12 +83,24 @@ def train(
         this call.
     - `told`: hears of each evaluation after its lines are written. What it raises ends the run.
 
-    **Returns:** whether there is something to play with: not where it was stopped before the first
-    step.
+    **Returns:** the run, or `None` where it was stopped before its first step.
 
     **Raises:** [`zero_app.NonFiniteError`][], and keeps the last good checkpoint.
     """
     began = time.monotonic() if began is None else began
+    played = _train(app, config, options, preset, began, told)
+    return StoredRun.read(options.out) if played else None
+
+
+def _train(
+    app: App[Config],
+    config: Config,
+    options: Options,
+    preset: str | None,
+    began: float,
+    told: Callable[[int, EvaluationResult], None],
+) -> bool:
+    """What `train` does. Returns whether there is something to play with."""
     loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
     like = template(loop)
     # What acting and learning need in addition is known only when they are compiled.
