@@ -140,18 +140,19 @@ def test_the_exported_search_plays_the_game(app, folder, tmp_path, monkeypatch, 
     exec(compile(snippets(text)[1], "README.md", "exec"), names := {})
     assert capsys.readouterr().out.count("[False False]") == 3
     start, search, step = (names["programs"][name] for name in ("start", "search", "step"))
+    key = lambda seed: np.asarray([0, seed], np.uint32)
     player: Any = with_simulations(load(app, folder).player, 4)
     planner = dataclasses.replace(player.planner, reuse=False)
     state = jax.vmap(lambda key: ENV.init(key=key))(jr.split(jr.key(0), 2))
-    arrays = start(np.uint32([0, 0]))
+    arrays = start(key(0))
     for move in range(2):
         obs, keys = jax.vmap(ENV.observe)(state), jr.split(jr.key(move), 2)
         memory = planner.init(player.model, state)
         plan, _ = planner.plan(player.model, state, memory, obs=obs, key=keys)
-        out = search(np.uint32([0, move]), *arrays)
+        out = search(key(move), *arrays)
         for name in ("action", "visits", "weights", "qvalues", "value"):
             np.testing.assert_allclose(out[name], getattr(plan, name), rtol=1e-5, atol=1e-6)
-        arrays, after = step(np.uint32([0, 9]), out["action"], *arrays)
+        arrays, after = step(key(9), out["action"], *arrays)
         state, transition = jax.vmap(lambda s, a, key: ENV.step(s, a, key=key))(
             state, plan.action, jr.split(jr.key(9), 2)
         )

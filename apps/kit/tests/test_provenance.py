@@ -62,7 +62,7 @@ def app() -> App:
 
 
 @pytest.fixture(scope="module")
-def go(app) -> Callable[..., bool]:
+def go(app) -> Callable[..., Any]:
     return lambda folder, config=CONFIG, **options: train(
         app, config, Options(out=folder, **options)
     )

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
@@ -82,7 +83,7 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
         "than what it keeps; give it more capacity or a smaller batch."
     )
     ready = lambda state: loop.buffer.ready(state.buffer)
-    if isinstance(ready(state), jax.core.Tracer):
+    if isinstance(ready(state), Tracer):
         most = state.step + _MAX_FILLS
         going_on = lambda state: ~ready(state) & (state.step < most)
         state = jax.lax.while_loop(going_on, ft.partial(_collected, loop), state)
@@ -156,7 +157,7 @@ def _dispatched(function: Callable[..., Any], **options: int) -> Any:
     @ft.wraps(function)
     def dispatch(*args: PyTree) -> Any:
         static, *arrays = arguments(*args)
-        is_inner = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(arrays))
+        is_inner = any(isinstance(x, Tracer) for x in jax.tree.leaves(arrays))
         return (inner if is_inner else jitted)(static, *arrays)
 
     named: Any = dispatch

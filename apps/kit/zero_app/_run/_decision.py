@@ -26,13 +26,13 @@ def export_decision(
 
     **Raises:** [`zero_app.UsageError`][] where the player does not search, or remembers.
     """
-    env, actor = trained.loop.env, trained.player
-    planner: Any = getattr(actor, "planner", None)
-    if not isinstance(actor, PlanningActor) or not hasattr(planner, "num_simulations"):
-        raise UsageError(f"{who(actor)} has no simulations to export; leave --simulations out.")
+    env, player = trained.loop.env, trained.player
+    planner: Any = getattr(player, "planner", None)
+    if not isinstance(player, PlanningActor) or not hasattr(planner, "num_simulations"):
+        raise UsageError(f"{who(player)} has no simulations to export; leave --simulations out.")
     if isinstance(planner, RememberingPlanner):
         raise UsageError("the player has a memory, and only searches without are exported.")
-    actor = with_simulations(actor, simulations)
+    actor: Any = with_simulations(player, simulations)
     # Kernels are one platform's, and these programs are for several.
     plain = {"reuse": False, "kernels": "plain"}
     known = {field.name for field in dataclasses.fields(planner)}
@@ -45,11 +45,8 @@ def export_decision(
     like = jax.eval_shape(begun, key)
 
     def state_of(arrays: tuple[Array, ...]) -> Any:
-        wrap = lambda x, y: jr.wrap_key_data(x) if _is_key(y) else x
-        leaves, treedef = jax.tree.flatten(like)
-        return jax.tree.unflatten(
-            treedef, [wrap(*pair) for pair in zip(arrays, leaves, strict=True)]
-        )
+        wrap = lambda like, x: jr.wrap_key_data(x) if _is_key(like) else x
+        return jax.tree.map(wrap, like, jax.tree.unflatten(jax.tree.structure(like), arrays))
 
     def start(key: Array) -> list[Array]:
         return _bare(begun(key))

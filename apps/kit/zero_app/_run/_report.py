@@ -204,8 +204,8 @@ class StoredRun:
 
     @property
     def log(self) -> Any:
-        """Every line of metrics.jsonl and timings.jsonl as a `pandas.DataFrame`: a row a step, which
-        is the index. It needs pandas."""
+        """Every line of metrics.jsonl and timings.jsonl as a `pandas.DataFrame`, which must be
+        installed: a row a step, which is the index."""
         import pandas  # an extra
 
         rows: dict[float, dict[str, Any]] = {}
