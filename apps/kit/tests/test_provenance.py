@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import equinox as eqx
 import numpy as np
