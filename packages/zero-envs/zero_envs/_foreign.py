@@ -1,11 +1,9 @@
 """Helpers of the adapters to other libraries."""
 
-import ast
 import contextlib
 import difflib
 import importlib
 import importlib.util
-import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -87,15 +85,6 @@ def unknown(
 def _bare(name: str) -> str:
     """A name without its library."""
     return name.rpartition("/")[2].lower()
-
-
-def syntax(library: str, file: str) -> ast.Module | None:
-    """The syntax tree of a file of a library, or `None` if it is not installed. It tells what is
-    registered without importing the library, which takes seconds."""
-    spec = importlib.util.find_spec(library)
-    if spec is None or spec.origin is None:
-        return None
-    return ast.parse((pathlib.Path(spec.origin).parent / file).read_text("utf-8"))
 
 
 def import_or_explain(module: str, call: str) -> Any:
