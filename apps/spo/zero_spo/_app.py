@@ -5,13 +5,10 @@ import operator
 import pathlib
 from collections.abc import Sequence
 
-from zero_app import App, load, peek, player_file, Trained
+from zero_app import App, by_name, CommandsByName, load, peek, player_file, Trained
 
-from ._build import build_loop
 from ._config import Agent, Config, presets
-from ._eval import Eval, evaluation
 from ._report import page
-from ._watch import episode, Watch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,12 +28,12 @@ APP = App(
     name="spo",
     about="Sequential Monte Carlo policy optimisation, continuous and discrete.",
     presets=presets(Config.env, Config.agent),
-    build=build_loop,
-    evaluation=evaluation,
+    build=by_name("zero_spo._build:build_loop"),
+    evaluation=by_name("zero_spo._eval:evaluation"),
     page=page,
-    episode=episode,
+    episode=by_name("zero_spo._watch:episode"),
     players=pathlib.Path(__file__).with_name("players"),
-    commands={"eval": Eval, "watch": Watch},
+    commands=CommandsByName(eval="zero_spo._eval:Eval", watch="zero_spo._watch:Watch"),
     num_steps=operator.attrgetter("blocks"),
     presets_of=_presets,
 )

@@ -8,20 +8,10 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints, Literal, Union
 
-import optax
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Interval, Le
 
-from zero_search import (
-    ByParentAndSiblings,
-    CompletedByMixedValue,
-    DirichletNoise,
-    PUCT,
-    Temperature,
-    TreeSearch,
-)
-from zero_train import ExpertIteration
-
 from ._errors import flag, UsageError
+from ._lazy import optax, zero_search, zero_train
 
 
 #: The greatest seed: a key holds 32 bits of it.
@@ -133,7 +123,7 @@ class AbstractAdamWConfig(AbstractConfig):
                 "or --schedule cosine."
             )
 
-    def rates(self) -> optax.Schedule:
+    def rates(self) -> "optax.Schedule":
         """The learning rate of each gradient update."""
         total, peak = self.steps * self.updates, self.learning_rate
         first = peak / max(self.warmup, 1)
@@ -145,7 +135,7 @@ class AbstractAdamWConfig(AbstractConfig):
         last = max(total, self.warmup + 1)
         return optax.warmup_cosine_decay_schedule(first, peak, self.warmup, last, peak * self.decay)
 
-    def optimiser(self) -> optax.GradientTransformation:
+    def optimiser(self) -> "optax.GradientTransformation":
         """The optimiser, which clips gradients first. Its learning rate is logged."""
         adamw = optax.inject_hyperparams(optax.adamw, static_args=_CONSTANTS)
         adam = adamw(self.rates(), weight_decay=self.weight_decay)
@@ -192,7 +182,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         {"temperature": 0.0, "least_gap": 0.0}
     )
 
-    def explorer(self, **parts: Any) -> TreeSearch:
+    def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
         """The planner of self-play.
 
         **Arguments:**
@@ -200,39 +190,41 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         - `parts`: of [`zero_search.TreeSearch`][], for PUCT.
         """
         if self.search == "gumbel":
-            return TreeSearch.gumbel(
+            return zero_search.TreeSearch.gumbel(
                 self.simulations,
                 max_num_considered_actions=self.considered,
-                qtransform=CompletedByMixedValue(epsilon=max(self.least_gap, _EPSILON)),
+                qtransform=zero_search.CompletedByMixedValue(epsilon=max(self.least_gap, _EPSILON)),
                 kernels="auto",
             )
+        noise = zero_search.DirichletNoise(self.noise, total=self.concentration)
         parts = {
             "kernels": "auto",
-            "noise": DirichletNoise(self.noise, total=self.concentration) if self.noise else None,
-            "temperature": Temperature(1.0, self.temperature, self.temperature_moves),
+            "noise": noise if self.noise else None,
+            "temperature": zero_search.Temperature(1.0, self.temperature, self.temperature_moves),
             **parts,
         }
         if self.search == "muzero":
-            selection = PUCT(1.25, self._stretch(), c_base=19652.0)
-            return TreeSearch.muzero(self.simulations, **({"selection": selection} | parts))
-        selection = PUCT(self.exploration, self._stretch())
-        return TreeSearch.alphazero(self.simulations, **({"selection": selection} | parts))
+            selection = zero_search.PUCT(1.25, self._stretch(), c_base=19652.0)
+            parts = {"selection": selection} | parts
+            return zero_search.TreeSearch.muzero(self.simulations, **parts)
+        parts = {"selection": zero_search.PUCT(self.exploration, self._stretch())} | parts
+        return zero_search.TreeSearch.alphazero(self.simulations, **parts)
 
-    def planner(self) -> TreeSearch:
+    def planner(self) -> "zero_search.TreeSearch":
         """The planner of the trained player: without noise, it plays the most visited move, and
         keeps the subtree of the move that was played. Over a model whose root needs the observation
         no tree can be kept: replace it by one without `reuse`."""
-        selection = PUCT(self.exploration, self._stretch())
-        return TreeSearch.alphazero(
+        selection = zero_search.PUCT(self.exploration, self._stretch())
+        return zero_search.TreeSearch.alphazero(
             self.player_simulations, selection=selection, reuse=True, kernels="auto"
         )
 
-    def _stretch(self) -> ByParentAndSiblings:
-        return ByParentAndSiblings(max(self.least_gap, _EPSILON))
+    def _stretch(self) -> "zero_search.ByParentAndSiblings":
+        return zero_search.ByParentAndSiblings(max(self.least_gap, _EPSILON))
 
     def alphazero(
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
-    ) -> ExpertIteration:
+    ) -> "zero_train.ExpertIteration":
         """The agent of this configuration.
 
         **Arguments:**
@@ -249,7 +241,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
             "l2": 0.0,
             "average_decay": self.average,
         }
-        return ExpertIteration.alphazero(network=network, model=model, **(known | parts))
+        return zero_train.ExpertIteration.alphazero(network=network, model=model, **(known | parts))
 
 
 # The least range that values are divided by.
