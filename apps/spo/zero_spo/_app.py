@@ -4,10 +4,23 @@ import dataclasses
 import operator
 import pathlib
 from collections.abc import Sequence
+from typing import Annotated
 
-from zero_app import App, by_name, CommandsByName, load, peek, player_file, Trained
+import tyro
 
-from ._config import Agent, Config, presets
+from zero_app import (
+    App,
+    by_name,
+    CommandsByName,
+    Launch,
+    load,
+    peek,
+    player_file,
+    start_jax,
+    Trained,
+)
+
+from ._config import Agent, Config, has_known_presets, presets
 from ._report import page
 
 
@@ -17,10 +30,13 @@ class _Chosen:
 
     env: str = Config.env
     agent: Agent = Config.agent
+    launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
 
 
 def _presets(prog: str, words: Sequence[str]) -> dict[str, Config]:
     chosen = peek(_Chosen, prog, words)
+    if not has_known_presets(chosen.env):
+        start_jax(chosen.launch)
     return presets(chosen.env, chosen.agent)
 
 

@@ -366,6 +366,12 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     }
 
 
+def has_known_presets(env: str) -> bool:
+    """Whether the presets follow from the name of an environment. Others make it, which starts JAX,
+    and brax takes seconds to import."""
+    return env == "cartpole" or (":" not in env and _continuous(env))
+
+
 def _continuous(name: str) -> bool:
     """Whether the actions of the named environment are continuous."""
     if ":" in name:
@@ -379,8 +385,7 @@ def _continuous(name: str) -> bool:
 
 def _sees_image(name: str) -> bool:
     """Whether an observation of the named environment is a board or image."""
-    # Of these it is known, and brax takes seconds to import.
-    if name == "cartpole" or (":" not in name and _continuous(name)):
+    if has_known_presets(name):
         return False
     from zero_app import is_image
 

@@ -11,11 +11,12 @@ import pytest
 
 from zero_app import COMMANDS, load, player_file, player_names, PRETRAINED, UsageError
 from zero_cli.__main__ import HELP
+from zero_cli._agents import OWN_APPS
 from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
 from zero_cli._config import presets
 from zero_cli._main import _run
-from zero_cli._worlds import build_world, OWN_APPS
+from zero_cli._worlds import build_world
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from zero_app import UsageError
-from zero_envs import EnvironmentFacts
+from zero_app import as_usage_error, UsageError
+from zero_envs import check_name, EnvironmentFacts, known_environments
 
 
 #: Games with an app of their own, and the flags that it gets.
@@ -39,6 +39,16 @@ SYMMETRIES: dict[str, dict[str, Any]] = {
     "pgx/go_9x9": {"rows": 9, "columns": 9, "num_actions": 82},
     "pgx/go_19x19": {"rows": 19, "columns": 19, "num_actions": 362},
 }
+
+
+def facts_of(name: str) -> EnvironmentFacts | None:
+    """What is known of an environment before it is made: nothing of one's own code.
+
+    **Raises:** [`zero_app.UsageError`][] for an unknown name, with similar ones.
+    """
+    with as_usage_error():
+        check_name(name)
+    return known_environments().get(name)
 
 
 def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import tyro
 from zero_app import AbstractCommand, App, COMMANDS, UsageError
 from zero_envs import EnvironmentFacts, known_environments
 
-from ._agents import agents_of, OWN_APPS, SYMMETRIES, TRAINED, TUNED
+from ._agents import agents_of, facts_of, OWN_APPS, SYMMETRIES, TRAINED, TUNED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,7 @@ def _agents(name: str, facts: EnvironmentFacts) -> str:
 
 
 def _print_closely(app: App, name: str) -> None:
+    facts_of(name)  # an unknown one is refused
     import jax  # and what else takes seconds
 
     from ._board import commands_of

@@ -19,9 +19,8 @@ from zero_app import (
     start_jax,
     UsageError,
 )
-from zero_envs import known_environments
 
-from ._agents import choose, OWN_APPS, SPO_AGENTS, TUNED
+from ._agents import choose, facts_of, OWN_APPS, SPO_AGENTS, TUNED
 from ._apps import APP, app_of, APPS, PLAYER
 from ._config import Agent, presets
 
@@ -90,7 +89,7 @@ def _train(words: list[str]) -> None:
         return run(APPS[app], ["train", *flags, *words], prog)
     chosen = peek(_Chosen, prog, words)
     preset = "standard" if expects_accelerator() else "quick"
-    facts = known_environments().get(name)
+    facts = facts_of(name)
     if facts is None:  # code of one's own, or a name that is refused
         from ._worlds import build_world
 

@@ -57,6 +57,7 @@ if typing.TYPE_CHECKING:
         JumanjiState as JumanjiState,
     )
     from ._known import (
+        check_name as check_name,
         EnvironmentFacts as EnvironmentFacts,
         known_environments as known_environments,
     )

@@ -29,8 +29,8 @@ from ._foreign import (
     import_or_explain,
     raw_key,
     strongly_typed,
-    unknown,
 )
+from ._known import unknown
 
 
 # The physics backends of brax; not every environment supports all of them.

@@ -27,9 +27,8 @@ from ._foreign import (
     import_or_explain,
     raw_key,
     strongly_typed,
-    unknown,
 )
-from ._known import JUMANJI_FACTORED, JUMANJI_HIDDEN
+from ._known import JUMANJI_FACTORED, JUMANJI_HIDDEN, unknown
 from ._sokoban import SokobanGenerator
 
 

@@ -2,8 +2,10 @@
 any library of environments, which all take seconds."""
 
 import ast
+import difflib
 import importlib.util
 import pathlib
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 
@@ -65,41 +67,93 @@ JUMANJI_FACTORED = frozenset({"FlatPack", "JobShop", "MMST"})
 def known_environments() -> dict[str, EnvironmentFacts]:
     """Every name that [`zero_envs.make`][] accepts, those of the libraries that are installed
     included, and what is known of it. Neither JAX nor any of the libraries is imported."""
-    found = {"brax": brax_names(), "jumanji": _jumanji_names(), "pgx": pgx_names()}
-    theirs = {f"{name}/{one}": x for name, of in found.items() for one, x in sorted(of.items())}
-    return _OWN | theirs
+    return {name: facts for name, facts in _registered().items() if facts is not None}
 
 
-def brax_names() -> dict[str, EnvironmentFacts]:
-    """The names of brax's registry, or none if brax is not installed."""
+def check_name(name: str) -> None:
+    """Checks that [`zero_envs.make`][] may know an environment of a name, or that it names code of
+    the user's own, which is not looked at. As [`zero_envs.known_environments`][], it imports
+    nothing.
+
+    **Raises:** `ValueError` with the nearest names.
+    """
+    registered, known = _registered(), known_environments()
+    library, slash, theirs = name.partition("/")
+    others = [f"{one}/NAME" for one in _LIBRARIES]
+    if ":" in name or name in registered:
+        return
+    if slash and library in _LIBRARIES:
+        within = [one for one in known if one.startswith(f"{library}/")]
+        if not within:  # it is not installed, as its adapter says
+            return
+        raise unknown("make", name, within, known)
+    if slash:
+        near = difflib.get_close_matches(library, _LIBRARIES, 1)
+        meant = f" Did you mean {near[0]}/{theirs}?" if near else ""
+        raise ValueError(f'make("{name}"): no such library.{meant} Allowed: {", ".join(others)}.')
+    raise unknown("make", name, [*_OWN, *others, "module:Class"], known)
+
+
+def unknown(
+    call: str, name: str, allowed: Iterable[str], known: Iterable[str] | None = None
+) -> ValueError:
+    """An error for an unknown name, which says what is `allowed` and the nearest of the `known`
+    names, with or without their libraries; these are by default those allowed."""
+    allowed = sorted(allowed)
+    bare: dict[str, list[str]] = {}
+    for one in allowed if known is None else known:
+        bare.setdefault(_bare(one), []).append(one)
+    found = difflib.get_close_matches(_bare(name), bare, 3, 0.65)
+    # Only the library is missing or wrong, so no other name is suggested.
+    near = [one for part in found[: 1 if _bare(name) in bare else None] for one in bare[part]]
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return ValueError(
+        f'{call}("{name}"): no such environment.{meant} Allowed: {", ".join(allowed)}.'
+    )
+
+
+def _bare(name: str) -> str:
+    """A name without its library."""
+    return name.rpartition("/")[2].lower()
+
+
+def _registered() -> dict[str, EnvironmentFacts | None]:
+    """The names of all environments, `None` for those that are refused when they are made."""
+    found: dict[str, EnvironmentFacts | None] = {**_OWN}
+    for library, names in _LIBRARIES.items():
+        found |= {f"{library}/{name}": facts for name, facts in sorted(names().items())}
+    return found
+
+
+def _brax_names() -> dict[str, EnvironmentFacts | None]:
     names = _assigned("brax", "envs/__init__.py", "_envs")
     keys = names.keys if isinstance(names, ast.Dict) else []
     return {ast.literal_eval(name): EnvironmentFacts("continuous") for name in keys if name}
 
 
-def pgx_names() -> dict[str, EnvironmentFacts]:
-    """The ids of pgx's games that are not refused; none if pgx is not installed."""
+def _pgx_names() -> dict[str, EnvironmentFacts | None]:
     ids = _assigned("pgx", "core.py", "EnvId")
     games = ast.literal_eval(ids.slice) if isinstance(ids, ast.Subscript) else ()
-    return {
-        game: EnvironmentFacts("discrete", players, game in PGX_HIDDEN)
-        for game in games
-        if game not in PGX_DOWNLOADED and (players := _PGX_PLAYERS.get(game, 2)) <= 2
-    }
+    facts = lambda x: EnvironmentFacts("discrete", _PGX_PLAYERS.get(x, 2), x in PGX_HIDDEN)
+    refused = {*PGX_DOWNLOADED, *(game for game, players in _PGX_PLAYERS.items() if players > 2)}
+    return {game: None if game in refused else facts(game) for game in games}
 
 
-def _jumanji_names() -> dict[str, EnvironmentFacts]:
-    """The ids of Jumanji's registry that are not refused; none if Jumanji is not installed."""
+def _jumanji_names() -> dict[str, EnvironmentFacts | None]:
     names = {}
     for node in ast.walk(_syntax("jumanji", "__init__.py")):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "register":
             given = {word.arg: word.value for word in node.keywords}
             kind = ast.literal_eval(given["entry_point"]).rpartition(":")[2]
-            if kind not in _JUMANJI_REFUSED:
-                actions = "factored" if kind in JUMANJI_FACTORED else "discrete"
-                facts = EnvironmentFacts(actions, hidden=kind in JUMANJI_HIDDEN)
-                names[ast.literal_eval(given["id"])] = facts
+            actions = "factored" if kind in JUMANJI_FACTORED else "discrete"
+            facts = EnvironmentFacts(actions, hidden=kind in JUMANJI_HIDDEN)
+            refused = kind in _JUMANJI_REFUSED
+            names[ast.literal_eval(given["id"])] = None if refused else facts
     return names
+
+
+#: What reads the registry of each library, which is empty where it is not installed.
+_LIBRARIES = {"brax": _brax_names, "jumanji": _jumanji_names, "pgx": _pgx_names}
 
 
 def _assigned(library: str, file: str, name: str) -> Any:

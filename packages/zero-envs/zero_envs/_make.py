@@ -1,7 +1,6 @@
 """Environments by name."""
 
 import contextlib
-import difflib
 import functools as ft
 import inspect
 import types
@@ -19,10 +18,9 @@ from ._environment import (
     AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
 )
-from ._foreign import unknown, UnknownNameError
 from ._game2048 import Game2048
 from ._jumanji import jumanji_environment
-from ._known import EnvironmentFacts, known_environments
+from ._known import check_name, EnvironmentFacts
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
 from ._othello import Othello
@@ -62,24 +60,13 @@ or a function that is annotated to return an environment |
     """
     if not isinstance(name, str):
         raise ValueError(f"make({name!r}): give the name of an environment, a text.")
-    library, slash, theirs = name.partition("/")
-    others = [f"{known}/NAME" for known in _ADAPTERS]
+    library, _, theirs = name.partition("/")
+    check_name(name)
     if name in _OWN:
         return _made(name, _OWN[name], options)
     if ":" in name:
         return _own(name, options)
-    if slash and library in _ADAPTERS:
-        try:
-            return _made(name, ft.partial(_ADAPTERS[library], theirs), options)
-        except UnknownNameError:
-            known = known_environments()
-            theirs = [one for one in known if one.startswith(f"{library}/")]
-            raise unknown("make", name, theirs, known) from None
-    if slash:
-        near = difflib.get_close_matches(library, _ADAPTERS, 1)
-        meant = f" Did you mean {near[0]}/{theirs}?" if near else ""
-        raise ValueError(f'make("{name}"): no such library.{meant} Allowed: {", ".join(others)}.')
-    raise unknown("make", name, [*_OWN, *others, "module:Class"], known_environments())
+    return _made(name, ft.partial(_ADAPTERS[library], theirs), options)
 
 
 def environment_facts(env: AbstractEnvironment) -> EnvironmentFacts:

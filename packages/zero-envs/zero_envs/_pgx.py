@@ -21,9 +21,8 @@ from ._foreign import (
     import_or_explain,
     raw_key,
     strongly_typed,
-    unknown,
 )
-from ._known import PGX_DOWNLOADED, PGX_HIDDEN, pgx_names
+from ._known import known_environments, PGX_DOWNLOADED, PGX_HIDDEN, unknown
 
 
 # The largest returns of those games of two players in which it is not 1.
@@ -160,11 +159,17 @@ def _make(game: str) -> Any:
     """Returns the same object for the same id, so that nothing is traced twice."""
     pgx = import_or_explain("pgx", "PgxEnvironment")
     if game in PGX_DOWNLOADED:
-        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(pgx_names())))
+        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(_games())))
     if game not in pgx.available_envs():
-        raise unknown("PgxEnvironment", game, pgx_names())
+        raise unknown("PgxEnvironment", game, _games())
     with default_numerics(f"pgx/{game}"):
         return pgx.make(game)
+
+
+def _games() -> list[str]:
+    """The ids of pgx's games that are not refused."""
+    names = [name.partition("/") for name in known_environments()]
+    return [game for library, _, game in names if library == "pgx"]
 
 
 def _is_hidden(game: str) -> bool:
