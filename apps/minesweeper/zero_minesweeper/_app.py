@@ -5,6 +5,7 @@ import pathlib
 from zero_app import App, by_name, CommandsByName, load, player_file, Trained
 
 from ._config import Config, PRESETS
+from ._report import page
 
 
 APP = App(
@@ -13,7 +14,7 @@ APP = App(
     presets=PRESETS,
     build=by_name("zero_minesweeper._build:build_loop"),
     evaluation=by_name("zero_minesweeper._eval:evaluation"),
-    page=by_name("zero_minesweeper._report:page"),
+    page=page,
     episode=by_name("zero_minesweeper._watch:episode"),
     players=pathlib.Path(__file__).with_name("players"),
     commands=CommandsByName(

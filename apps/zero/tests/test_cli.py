@@ -417,7 +417,7 @@ def test_one_environment_is_looked_at_closely(zero, part, name, values):
 def test_the_name_says_whose_othello_is_played(zero, tmp_path, monkeypatch, name, engine):
     trained = []
     keep = lambda app, config, options, preset, **_: trained.append((config.env_engine, preset))
-    monkeypatch.setattr("zero_app._main.train", keep)
+    monkeypatch.setattr("zero_app._run._train.train", keep)
     code, _, _ = zero("train", name, "--preset", "tiny", "--out", tmp_path)
     assert code == 0 and trained == [(engine, "tiny")]
 

@@ -1,46 +1,29 @@
-"""Modules that take seconds to import, and are imported when something of them is used first. So a
-command line that is refused, and commands that only read files, start no JAX."""
+"""Modules that take seconds to import, and are imported when something of them is used first. So
+commands that are refused, or only read files, start no JAX."""
 
-import contextlib
-import importlib.abc
-import importlib.util
+import importlib
 import sys
-from collections.abc import Iterator
-from typing import Any
+import types
+from typing import Any, TYPE_CHECKING
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds what the other finders do, and leaves it to be run later."""
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        others = [finder for finder in sys.meta_path if finder is not self]
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next(filter(None, found), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = importlib.util.LazyLoader(spec.loader)
-        return spec
+class _Lazy(types.ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
 
 
-@contextlib.contextmanager
-def _lazily() -> Iterator[None]:
-    finder = _Finder()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-
-
-def has_jax() -> bool:
-    """Whether JAX has been imported."""
-    return "jaxlib" in sys.modules
-
-
-# Other modules take these from here: another `import jax` would run it.
-with _lazily():
+if TYPE_CHECKING:
     import equinox as equinox
     import jax as jax
     import optax as optax
 
     import zero_search as zero_search
     import zero_train as zero_train
+else:
+    equinox, jax, optax = _Lazy("equinox"), _Lazy("jax"), _Lazy("optax")
+    zero_search, zero_train = _Lazy("zero_search"), _Lazy("zero_train")
+
+
+def has_jax() -> bool:
+    """Whether JAX has been imported."""
+    return "jax" in sys.modules
