@@ -325,6 +325,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     names: Any = Literal[tuple(app.presets)]
     arguments = _arguments(_RunArguments(config, Options(out=out), preset), names, prog, words)
     config, options = arguments.config, arguments.options
+    # With JAX, which refused flags do without.
     from ._run._folder import RunFolder
     from ._run._processes import watched
     from ._run._train import train
