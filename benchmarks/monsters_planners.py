@@ -35,7 +35,8 @@ from _turns import ratio, take_turns
 
 from zero_envs import Monsters, MonstersState
 from zero_monsters._measure import measure
-from zero_monsters._planners import GAMMA, PlannerError, PLANNERS, planning_actor
+from zero_monsters._names import PlannerError
+from zero_monsters._planners import GAMMA, PLANNERS, planning_actor
 from zero_monsters.oracle import MonstersOracle
 from zero_search import AbstractPlanner, AbstractSelection, PlainQ, Plan, PUCT, TreeSearch
 from zero_train import PlanningActor

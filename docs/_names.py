@@ -31,7 +31,7 @@ def public(module: str) -> dict[str, str]:
         file.read_text() for file in sorted(pathlib.Path(found.__file__).parent.rglob("*.py"))
     ]
     kept = {}
-    for name, value in sorted(vars(found).items(), key=lambda item: item[0].lower()):
+    for name, value in sorted(inspect.getmembers(found), key=lambda item: item[0].lower()):
         if name.startswith("_") or inspect.ismodule(value):
             continue
         if inspect.isclass(value) or inspect.isroutine(value):

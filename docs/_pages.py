@@ -41,7 +41,9 @@ def public_names(module: str) -> list[str]:
     """What the module re-exports as `from ._x import Y as Y`, also where that needs an extra, or
     defines itself."""
     names, body = [], source(module).body
-    for node in [x for one in body for x in (one.body if isinstance(one, ast.Try) else [one])]:
+    for node in [
+        x for one in body for x in (one.body if isinstance(one, ast.Try | ast.If) else [one])
+    ]:
         match node:
             case ast.ImportFrom(names=aliases):
                 names += [alias.name for alias in aliases if alias.name == alias.asname]

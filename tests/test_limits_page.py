@@ -3,8 +3,8 @@
 import re
 
 import zero_train
+from zero_cli._agents import agents_of, OWN_APPS
 from zero_cli._apps import APPS
-from zero_cli._worlds import agents_of, OWN_APPS
 from zero_envs import known_environments
 
 from . import workspace

@@ -213,11 +213,11 @@ def test_where_all_checkpoints_are_damaged_one_line_says_so(copy):
 def test_a_process_that_does_not_write_restores_what_the_writer_names(copy, monkeypatch):
     """It reads only its part, and says so where its disk does not show the checkpoint."""
     copy.save(9, state_of_all_kinds())
-    monkeypatch.setattr(implementation, "is_writer", lambda: False)
+    monkeypatch.setattr("zero_train.is_writer", lambda: False)
     monkeypatch.setattr(
         implementation, "check_files", lambda *files: pytest.fail("reads all files")
     )
-    monkeypatch.setattr(implementation, "of_writer", lambda name, value: (7, ["9 is damaged"]))
+    monkeypatch.setattr("zero_train.of_writer", lambda name, value: (7, ["9 is damaged"]))
     again = lambda line: pytest.fail("says it again")
     step, state = copy.restore_latest(state_of_all_kinds(), tell=again)
     assert step == 7

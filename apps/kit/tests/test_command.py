@@ -110,10 +110,10 @@ def train(monkeypatch):
     """`train(WORDS)`: the configuration and the options that `app train WORDS` trains with."""
     given: list[Any] = []
     for name, then in (
-        ("start_jax", lambda launch: None),
-        ("train", lambda *x, **_: given.append(x)),
+        ("_main.start_jax", lambda launch: None),
+        ("_run._train.train", lambda *x, **_: given.append(x)),
     ):
-        monkeypatch.setattr(f"zero_app._main.{name}", then)
+        monkeypatch.setattr(f"zero_app.{name}", then)
 
     def train(*words: str) -> tuple[Config, Options]:
         run_command(APP, ["train", *words])
@@ -134,7 +134,7 @@ def test_a_preset_gives_the_defaults_of_all_other_flags(train, tmp_path, monkeyp
 
 def test_a_run_ends_with_what_can_be_done_with_it(tmp_path, monkeypatch, capsys):
     """Of the commands those that take a run."""
-    monkeypatch.setattr("zero_app._main.train", lambda *given, **_: True)
+    monkeypatch.setattr("zero_app._run._train.train", lambda *given, **_: True)
 
     class Show(AbstractCommand):
         """Show it."""
@@ -386,11 +386,12 @@ def test_other_ends(capsys):
     with pytest.raises(SystemExit):
         run(None, "og")
     said = capsys.readouterr().err
-    commands = "train, go, come, eval, compare, report, export"
+    commands = "train, sweep, go, come, eval, compare, report, export"
     assert said == f"app: no command is called 'og'; choose one of {commands}.\n"
     run(None)
-    assert capsys.readouterr().out.splitlines()[4:9] == [
+    assert capsys.readouterr().out.splitlines()[4:10] == [
         "  train        train a player; --out is its run folder, by default in runs/",
+        "  sweep        search for the flags with which training ends best",
         "  go [PLACE]   go there",
         "  come [PLACE] come back",
         "  eval [RUN]   measure a trained player: its score in games of two players, or",

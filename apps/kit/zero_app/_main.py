@@ -16,41 +16,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import (
     Annotated,
     Any,
-    Generic,
     get_args,
     get_type_hints,
-    Literal,
     NoReturn,
-    TypeVar,
 )
 
-import jax
 import tyro
 from annotated_types import Interval
 
-from zero_train import is_writer
-
 from ._command._config import Seed
-from ._command._errors import as_line, UsageError, warn
+from ._command._errors import as_line, NonFiniteError, UsageError, warn
 from ._command._helptext import filled
-from ._command._parse import names_of, parse, parse_words, peek
+from ._command._lazy import has_jax, jax, zero_train
+from ._command._parse import parse
 from ._command._streams import failing, give_up, open_closed
-from ._run._app import AbstractCommand, App, write_report
+from ._run._app import AbstractCommand, App, CommandsByName, write_report
 from ._run._background import busy
-from ._run._compare import Compare
-from ._run._eval import Eval
-from ._run._export import Export
-from ._run._folder import NonFiniteError, RunFolder
-from ._run._lines import read_json, RunError
+from ._run._flags import asked
+from ._run._lines import RunError
 from ._run._manifest import CheckpointError
 from ._run._options import folder_of, following, Launch, of_seeds, Options
-from ._run._processes import join, watched
 from ._run._provenance import check_logs, check_run, CONFIG, finished_steps
 from ._run._report import Axis
-from ._run._reporting import play_films
-from ._run._stored import complete, config_of, stored_config
-from ._run._sweep import space_of, Sweep, sweep
-from ._run._train import train
+from ._run._space import space_of, Sweep
+from ._run._stored import stored_config
 
 
 _SLOW_CONVOLUTIONS = "xla_cpu_experimental_ynn_fusion_type"
@@ -80,22 +69,29 @@ def start_jax(launch: Launch | None = None) -> None:
         # This version halves the speed of convolutions on a CPU (benchmarks/nets_conv_layout.py);
         # 0.10.1 does not, and other versions may not know the flag, which ends the process.
         os.environ["XLA_FLAGS"] = f"{flags} --{_SLOW_CONVOLUTIONS}=".strip()
-    here = max(1, jax.config.jax_num_cpu_devices)  # pyright: ignore[reportAttributeAccessIssue]
     devices = -(-(asked.devices or 1) // asked.processes)
     if devices > _MOST_DEVICES:
         raise UsageError(
             f"--devices {asked.devices} was given; give at most {_MOST_DEVICES} for each process."
         )
-    if devices > here and "xla_force_host_platform_device_count" not in flags:
-        jax.config.update("jax_num_cpu_devices", devices)
     if devices > 1:
+        here = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
+        if devices > here and "xla_force_host_platform_device_count" not in flags:
+            jax.config.update("jax_num_cpu_devices", devices)
         # One thread more than devices: a call of LAPACK waits for the threads that it shares, so
         # calls of all devices at the same time would wait forever (jaxlib 0.10.2).
         os.environ.setdefault("NPROC", str(max(os.cpu_count() or 1, devices + 1)))
-    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
-        caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-        jax.config.update("jax_compilation_cache_dir", str(caches / "zero" / "jax"))
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    cache = str(caches / "zero" / "jax")
+    if not has_jax():  # it reads this when it is imported, and not every command does
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = (
+            os.environ.get("JAX_COMPILATION_CACHE_DIR") or cache
+        )
+    elif not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
+        jax.config.update("jax_compilation_cache_dir", cache)
     if launch is not None:
+        from ._run._processes import join
+
         join(launch)
 
 
@@ -107,13 +103,8 @@ def expects_accelerator() -> bool:
     return bool(importlib.metadata.entry_points(group="jax_plugins"))
 
 
-Config = TypeVar("Config")
-Preset = TypeVar("Preset")
-Run = TypeVar("Run")
-
-
 @dataclasses.dataclass(frozen=True)
-class _Report(AbstractCommand):
+class Report(AbstractCommand):
     """Write the report of a run anew, with games of its players to step through."""
 
     run: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
@@ -131,50 +122,34 @@ class _Report(AbstractCommand):
 
     def __call__(self, app: App[Any]) -> None:
         stored_config(app.config, self.run, app.command)
-        if app.episode is None or not self.episodes:  # else it is checked where they are loaded
+        plays = app.episode is not None and self.episodes > 0
+        if not plays:  # else it is checked where they are loaded
             check_run(pathlib.Path(self.run), tell=warn)
         check_logs(pathlib.Path(self.run), tell=warn)
-        try:
-            play_films(app, self.run, self.episodes, self.seed, run_code=self.run_code)
-        except (UsageError, CheckpointError) as e:
-            warn(f"no episodes were played for the report: {e}")
+        if plays:
+            from ._run._reporting import play_films
+
+            try:
+                play_films(app, self.run, self.episodes, self.seed, run_code=self.run_code)
+            except (UsageError, CheckpointError) as e:
+                warn(f"no episodes were played for the report: {e}")
         print(f"The report is {write_report(app, self.run, self.axis)}")
 
 
 #: The commands of every app. One that has an `eval` or a `compare` of its own keeps it.
-COMMANDS: Mapping[str, type[AbstractCommand]] = {
-    "eval": Eval,
-    "compare": Compare,
-    "report": _Report,
-    "export": Export,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class _First:
-    """The flags that are read before the others; `None` where one was not given."""
-
-    preset: str | None = None
-    config: pathlib.Path | None = None
-    shards: str | None = None
-    out: pathlib.Path | None = None
-    run_code: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class _Arguments(Generic[Config, Preset, Run]):
-    """The arguments of `train` and `sweep`."""
-
-    values: Annotated[Config, tyro.conf.arg(name="")]
-    options: Annotated[Run, tyro.conf.arg(name="")]
-    preset: Preset
-    """Which defaults all other flags have."""
-    config: pathlib.Path | None = None
-    """A file with what other flags have by default, in the place of a preset: the config.json of a
-    run, or the best.json of a sweep."""
-    seeds: tuple[int, ...] = ()
-    """Train a run of each of these seeds, one after the other, in OUT/seed-0 and so on; a single
-    number is how many, from --seed on. --resume trains what is missing."""
+COMMANDS: Mapping[str, type[AbstractCommand]] = CommandsByName(
+    eval="zero_app._run._eval:Eval",
+    compare="zero_app._run._compare:Compare",
+    report="zero_app._main:Report",
+    export="zero_app._run._export:Export",
+)
+#: The commands of an app with a `board`.
+GAME_COMMANDS = CommandsByName(
+    play="zero_app._play._commands:Play",
+    serve="zero_app._play._commands:Serve",
+    gtp="zero_app._play._commands:Gtp",
+    watch="zero_app._play._commands:Watch",
+)
 
 
 def main(app: App[Any], words: Sequence[str] | None = None) -> None:
@@ -220,16 +195,16 @@ def errors_of(prog: str) -> Iterator[None]:
         _complain(prog, path if named else failing(e) or _folder_is_gone() or str(e))
     except OverflowError as e:
         _complain(prog, f"a number is larger than 32 bits hold ({str(e)[:200]}); give less.")
-    except (MemoryError, jax.errors.JaxRuntimeError) as e:
-        if not isinstance(e, MemoryError) and "RESOURCE_EXHAUSTED" not in str(e):
-            raise
-        _complain(prog, f"there is not enough memory ({str(e)[:200]}); ask for less at once.")
     except KeyboardInterrupt:
         _leave(130)
     except Exception as e:
+        said = str(e)
+        of_xla = "RESOURCE_EXHAUSTED" in said and isinstance(e, jax.errors.JaxRuntimeError)
+        if of_xla or isinstance(e, MemoryError):
+            _complain(prog, f"there is not enough memory ({said[:200]}); ask for less at once.")
         if isinstance(e, RuntimeError | AssertionError) and (refused := _refused_by_jax()):
             _complain(prog, refused)
-        if not busy() and not jax.distributed.is_initialized():
+        if not busy() and not _is_distributed():
             raise
         traceback.print_exc()
         _leave(1)
@@ -249,7 +224,7 @@ def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
     """
     app = dataclasses.replace(app, called_by=(prog or app.command).split()[0])
     # The app's own come first, and one of them may stand for one of every app.
-    commands = {**app.commands, **COMMANDS, **app.commands}
+    commands = list(dict.fromkeys((*app.commands, *COMMANDS)))
     name, *rest = [*words, ""]
     if name in ("", "-h", "--help"):
         print(_help(app, commands))
@@ -257,12 +232,17 @@ def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
         do = _train if name == "train" else _sweep
         do(app, rest[:-1], prog or f"{app.name} {name}")
     elif name in commands:
-        command = parse(commands[name], prog or f"{app.name} {name}", rest[:-1])
+        command = parse(_class_of(app, name), prog or f"{app.name} {name}", rest[:-1])
         start_jax()
         command(app)
     else:
         choices = ", ".join(["train", "sweep", *commands])
         raise UsageError(f"no command is called {name!r}; choose one of {choices}.")
+
+
+def _class_of(app: App[Any], name: str) -> type[AbstractCommand]:
+    """A command of an app, perhaps its own in place of one of every app."""
+    return (app.commands if name in app.commands else COMMANDS)[name]
 
 
 @contextlib.contextmanager
@@ -281,75 +261,31 @@ def _interrupted_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _asked(
-    app: App[Any], words: Sequence[str], prog: str, folder: str, kind: Any, about: str
-) -> tuple[App[Any], _First, _Arguments[Any, Any, Any]]:
-    """Parses a flag for each field of the configuration, those of a `kind` of options, and
-    `--preset` or `--config`, which set the defaults of the configuration's.
-
-    **Returns:** the app with the presets that belong to the words, and what they say.
-    """
-    first = peek(_First, prog, words)
-    if app.presets_of is not None:
-        app = dataclasses.replace(app, presets=app.presets_of(prog, words))
-    preset = first.preset or app.default_preset
-    if preset not in app.presets:
-        raise UsageError(f"--preset {preset} is unknown; choose one of {', '.join(app.presets)}.")
-    config = app.presets[preset]
-    if first.config is not None:
-        if first.preset is not None:
-            raise UsageError("--preset and --config were given; give one of them.")
-        config = _of_file(app, first.config, run_code=first.run_code)
-    names: Any = Literal[tuple(app.presets)]
-    options = kind(out=first.out or pathlib.Path(folder) / preset)
-    arguments: Any = parse_words(
-        _Arguments[type(config), names, kind],
-        prog,
-        words,
-        names_of(config) + names_of(kind) + ["preset", "config", "seeds"],
-        default=_Arguments(config, options, preset),
-        description=about,
-    )
-    return app, first, arguments
-
-
-def _of_file(app: App[Any], path: pathlib.Path, *, run_code: bool) -> Any:
-    """The configuration in a file."""
-    if not os.path.lexists(path):
-        raise UsageError(f"--config {path} is missing; give the config.json of a run.")
-    try:
-        stored = complete(app.config, read_json(path))
-    except ValueError as e:
-        raise UsageError(f"--config {path} is none of `{app.command} train`: {e}") from e
-    return config_of(app.config, stored, path, app.command, run_code=run_code)
-
-
 @_interrupted_at_once()
 def _sweep(app: App[Any], words: Sequence[str], prog: str) -> None:
     """Parses the flags of a sweep and those of training that it leaves alone, and runs it."""
     began = time.monotonic()
-    about = "Search for the flags with which training ends best, by Optuna."
-    app, _, arguments = _asked(app, words, prog, "sweeps", Sweep, about)
-    asked, preset = arguments.options, arguments.preset
-    space_of(arguments.values, asked.over, asked.sampler)
-    start_jax(asked.launch)
+    app, _, arguments = asked(app, words, prog, "sweeps", Sweep)
+    space, preset = arguments.options, arguments.preset
+    space_of(arguments.values, space.over, space.sampler)
+    from ._run._sweep import sweep  # with JAX, which refused flags do without
+
+    start_jax(space.launch)
     trains = prog.replace(" sweep", " train", 1)
-    sweep(app, arguments.values, asked, arguments.seeds, preset, began=began, trains=trains)
+    sweep(app, arguments.values, space, arguments.seeds, preset, began=began, trains=trains)
 
 
 @_interrupted_at_once()
 def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     """Parses the flags of training, and trains."""
     began = time.monotonic()
-    app, first, arguments = _asked(
-        app,
-        words,
-        prog,
-        "runs",
-        Options,
-        "Train a player. Stop it with Ctrl-C or SIGTERM; --resume goes on.",
-    )
+    app, first, arguments = asked(app, words, prog, "runs", Options)
     config, options, preset = arguments.values, arguments.options, arguments.preset
+    # With JAX, which refused flags do without.
+    from ._run._folder import RunFolder
+    from ._run._processes import watched
+    from ._run._train import train
+
     start_jax(options.launch)
     runs = of_seeds(config, options, arguments.seeds)
     if arguments.seeds:
@@ -360,7 +296,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         if first.shards is None:
             runs = [(following(config, options), options) for config, options in runs]
         # A run that cannot be trained is refused before one is built, which may take long.
-        for config, options in runs if is_writer() else ():
+        for config, options in runs if zero_train.is_writer() else ():
             if options.resume and os.path.lexists(options.out / CONFIG):
                 stored_config(app.config, options.out, app.command)
             RunFolder.check(**folder_of(config, options))
@@ -372,15 +308,20 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
             trained = trained or played
             if not finished_steps(options.out):
                 break
-    if trained and is_writer():
+    if trained and zero_train.is_writer():
         if arguments.seeds:
             out = arguments.options.out
             print(f"The runs of the seeds are in {out}: {app.command} compare {out}")
-        kinds = {"eval": Eval, **app.commands}
-        then = "|".join(name for name in kinds if _operands(app, kinds[name]) in _OF_A_RUN)
+        names = dict.fromkeys(("eval", *app.commands))
+        then = "|".join(x for x in names if _operands(app, _class_of(app, x)) in _OF_A_RUN)
         print(f"The run is in {options.out}; with its player: {app.command} {then} {options.out}")
         if app.episode is not None:
             print(f"`{app.command} report {options.out}` adds games of its players to its report")
+
+
+def _is_distributed() -> bool:
+    """Whether other processes are connected."""
+    return has_jax() and jax.distributed.is_initialized()
 
 
 def _refused_by_jax() -> str | None:
@@ -426,7 +367,7 @@ def _complain(prog: str, what: str) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """Ends the process. A thread cannot be stopped inside XLA, and would crash at Python's end,
     where JAX would wait for the other processes."""
-    if busy() or jax.distributed.is_initialized():
+    if busy() or _is_distributed():
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):
                 stream.flush()
@@ -434,13 +375,13 @@ def _leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _help(app: App[Any], commands: Mapping[str, type[AbstractCommand]]) -> str:
+def _help(app: App[Any], commands: Sequence[str]) -> str:
     lines = {
         f"train {app.operands}".rstrip(): "train a player; --out is its run folder, by default in "
         "runs/",
         f"sweep {app.operands}".rstrip(): "search for the flags with which training ends best",
     }
-    for name, kind in commands.items():
+    for name, kind in ((name, _class_of(app, name)) for name in commands):
         about = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
         lines[" ".join([name, *_operands(app, kind)])] = about[:1].lower() + about[1:]
     width = max(12, *map(len, lines))

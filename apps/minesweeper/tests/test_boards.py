@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from zero_envs import Minesweeper
-from zero_minesweeper._boards import FILE, guesses, opinions, pictures
+from zero_minesweeper._boards import guesses, opinions
+from zero_minesweeper._pictures import FILE, pictures
 
 
 ENV = Minesweeper(3, 4, 3, max_states=32)

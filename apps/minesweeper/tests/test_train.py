@@ -7,9 +7,9 @@ import jax
 import pytest
 
 from zero_app import read_lines
-from zero_minesweeper._agents import FOLLOWED
 from zero_minesweeper._app import APP
 from zero_minesweeper._eval import Eval
+from zero_minesweeper._report import FOLLOWED
 from zero_minesweeper._table import TableArguments
 
 

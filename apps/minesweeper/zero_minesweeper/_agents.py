@@ -28,8 +28,6 @@ from ._solvers import by_rules, least_likely
 NETWORKED = ("network", "belief", "belief-constant")
 #: All agents.
 AGENTS = (*NETWORKED, "hindsight", "minprob", "tiebreak", "rules", "random")
-#: The agents of evaluations during training.
-FOLLOWED = ("network", "belief")
 #: The agents that a flag applies to.
 PLANNING = {
     "layouts": ("belief", "belief-constant", "hindsight"),

@@ -2,27 +2,28 @@
 
 import pathlib
 
-from zero_app import App, load, player_file, Trained
+from zero_app import App, by_name, CommandsByName, load, player_file, Trained
 
-from ._build import build_loop
 from ._config import Config, PRESETS
-from ._eval import Compare, Eval, evaluation
-from ._play import Play
 from ._report import page
-from ._serve import Serve
-from ._watch import episode, Watch
 
 
 APP = App(
     name="minesweeper",
     about="Minesweeper, played without observing the mines.",
     presets=PRESETS,
-    build=build_loop,
-    evaluation=evaluation,
+    build=by_name("zero_minesweeper._build:build_loop"),
+    evaluation=by_name("zero_minesweeper._eval:evaluation"),
     page=page,
-    episode=episode,
+    episode=by_name("zero_minesweeper._watch:episode"),
     players=pathlib.Path(__file__).with_name("players"),
-    commands={"eval": Eval, "compare": Compare, "watch": Watch, "play": Play, "serve": Serve},
+    commands=CommandsByName(
+        eval="zero_minesweeper._eval:Eval",
+        compare="zero_minesweeper._eval:Compare",
+        watch="zero_minesweeper._watch:Watch",
+        play="zero_minesweeper._play:Play",
+        serve="zero_minesweeper._serve:Serve",
+    ),
 )
 
 

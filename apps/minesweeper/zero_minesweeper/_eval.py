@@ -23,28 +23,16 @@ from zero_app import (
 from zero_envs import Minesweeper
 from zero_train import AbstractActor, FeatureEvaluator, Loop
 
-from ._agents import build_agent, FOLLOWED
-from ._boards import FILE, guesses, opinions
+from ._agents import build_agent
+from ._boards import guesses, opinions
 from ._build import build_env
 from ._config import Boards, Config
 from ._measure import mean_and_error, measure, Played
+from ._pictures import FILE
+from ._report import BOUND, FOLLOWED, KNOWN
 from ._table import network_of, TableArguments
 
 
-#: Win rates and returns on the default board, 10 x 10 with 10 mines, measured elsewhere or
-#: computed; for `belief` those of the best hand-written solver.
-KNOWN = {
-    "random": (0.0, 8.18),
-    "rules": (0.747, 71.7),
-    "minprob": (0.8127, 74.20),
-    "tiebreak": (0.857, 78.0),
-    "hindsight-8": (0.190, 24.1),
-    "hindsight-32": (0.577, 56.3),
-    "hindsight-128": (0.809, 73.9),
-    "belief": (0.857, 78.0),
-}
-#: Upper bounds of both without observing the mines, by exact expectimax over optimistic positions.
-BOUND = (0.8711, 78.43)
 #: The additional agents of the last evaluation.
 COMPARED = ("belief-constant", "tiebreak", "minprob")
 # The number of boards in the report.

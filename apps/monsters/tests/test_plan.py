@@ -11,7 +11,8 @@ import pytest
 
 from zero_envs import Monsters
 from zero_monsters._measure import measure
-from zero_monsters._planners import PlannerError, PlannerName, planning_actor
+from zero_monsters._names import PlannerError, PlannerName
+from zero_monsters._planners import planning_actor
 from zero_search import AbstractChanceModel, Hindsight
 from zero_train import RandomActor
 

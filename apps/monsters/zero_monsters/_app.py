@@ -2,25 +2,26 @@
 
 import pathlib
 
-from zero_app import App, load, player_file, Trained
+from zero_app import App, by_name, CommandsByName, load, player_file, Trained
 
-from ._build import build_loop
 from ._config import Config, PRESETS
-from ._eval import Eval, evaluation, Plan
 from ._report import page
-from ._watch import episode, Watch
 
 
 APP = App(
     name="monsters",
     about="Planning where the world is random.",
     presets=PRESETS,
-    build=build_loop,
-    evaluation=evaluation,
+    build=by_name("zero_monsters._build:build_loop"),
+    evaluation=by_name("zero_monsters._eval:evaluation"),
     page=page,
-    episode=episode,
+    episode=by_name("zero_monsters._watch:episode"),
     players=pathlib.Path(__file__).with_name("players"),
-    commands={"plan": Plan, "eval": Eval, "watch": Watch},
+    commands=CommandsByName(
+        plan="zero_monsters._eval:Plan",
+        eval="zero_monsters._eval:Eval",
+        watch="zero_monsters._watch:Watch",
+    ),
     preset="default",
 )
 

@@ -14,7 +14,7 @@ from zero_app import (
     UsageError,
 )
 
-from ._planners import build_planner, PlannerError, PlannerName
+from ._names import checked, PlannerError, PlannerName
 
 
 #: The standard error of a mean needs two.
@@ -114,7 +114,7 @@ class Config(AbstractAdamWConfig):
             )
         for name in ("simulations", "player_simulations"):
             try:
-                build_planner(self.planner, getattr(self, name))
+                checked(self.planner, getattr(self, name))
             except PlannerError as e:
                 raise UsageError(f"--planner, --{name.replace('_', '-')}: {e}") from e
         if self.capacity < self.length:

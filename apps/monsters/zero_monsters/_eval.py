@@ -29,7 +29,8 @@ from zero_train import AbstractActor, Loop
 from ._build import build_actor, build_env
 from ._config import Config, Rollouts, Simulations
 from ._measure import measure, NUM_STEPS
-from ._planners import LEAST_IN_A_TREE, PlannerError, PlannerName, PLANNERS, planning_actor
+from ._names import LEAST_IN_A_TREE, PlannerError, PlannerName
+from ._planners import PLANNERS, planning_actor
 from .oracle import MonstersOracle
 
 

@@ -1,8 +1,5 @@
 """Planners by name, over the true rules."""
 
-import dataclasses
-import re
-
 from zero_envs import Monsters
 from zero_search import (
     AbstractPriorModel,
@@ -19,11 +16,11 @@ from zero_search import (
 )
 from zero_train import EnvironmentModel, Evaluator, indifferent, PlanningActor
 
+from ._names import checked, PlannerName
+
 
 #: The discount factor of planning, and of the regret.
 GAMMA = 0.99
-#: The minimum number of simulations in each tree: with fewer, some actions are not tried.
-LEAST_IN_A_TREE = 5
 _KINDS = ("frozen", "hindsight-3", "hindsight-8", "hindsight-32", "chance")
 #: The planners that `monsters plan` compares by default.
 PLANNERS = [kind + leaf for leaf in ("", "+playout") for kind in _KINDS]
@@ -34,47 +31,6 @@ SELECTION = PUCT(2.0, PlainQ())
 #: Plays the action of the highest Q-value. Trees of few simulations visit all actions about equally
 #: often, so their mean visits hardly distinguish actions.
 _READOUT = SoftmaxQ(0.0)
-
-
-class PlannerError(ValueError):
-    """An unknown name of a planner, or too few simulations for it. The message is one line."""
-
-
-@dataclasses.dataclass(frozen=True)
-class PlannerName:
-    """The parsed name of a planner.
-
-    `"frozen"` is one determinised tree: it draws one outcome of an action and keeps it.
-    `"hindsight-K"` is the mean of K such trees; `"hindsight"` has 3. `"chance"` is a tree with
-    chance nodes. Leaves are worth zero or, with `"+playout"` at the end of the name, the return of
-    at most 20 random steps.
-
-    **Attributes:**
-
-    - `kind`: `"frozen"`, `"hindsight"` or `"chance"`.
-    - `trees`: the number of trees.
-    - `playout`: whether leaves are evaluated by playouts.
-    """
-
-    kind: str
-    trees: int
-    playout: bool
-
-    @classmethod
-    def parse(cls, text: str) -> "PlannerName":
-        """Parses a name.
-
-        **Raises:** `PlannerError` for an unknown one.
-        """
-        found = re.fullmatch(r"(?:(frozen|chance)|hindsight(?:-([1-9]\d*))?)(\+playout)?", text)
-        if found is None:
-            raise PlannerError(
-                f"planner {text!r} is unknown; choose frozen, chance, or hindsight-K with at "
-                "least one tree, such as hindsight-8. Append +playout to evaluate leaves by "
-                "playouts. The commands eval and watch also accept network."
-            )
-        kind, trees, playout = found.groups()
-        return cls(kind or "hindsight", 1 if kind else int(trees or 3), playout is not None)
 
 
 def planning_actor(env: Monsters, planner: str, simulations: int) -> PlanningActor:
@@ -106,15 +62,7 @@ def build_planner(
 
     **Raises:** `PlannerError` for an unknown name, or fewer than 5 simulations in a tree.
     """
-    name = PlannerName.parse(planner)
-    if simulations // name.trees < LEAST_IN_A_TREE:
-        several = name.trees > 1
-        trees = f"the {name.trees} trees" if several else "the tree"
-        each = f", {LEAST_IN_A_TREE} in each" if several else ""
-        raise PlannerError(
-            f"{simulations} simulations for {trees} of {planner}: give at least "
-            f"{LEAST_IN_A_TREE * name.trees}{each}."
-        )
+    name = checked(planner, simulations)
     tree = TreeSearch(
         simulations // name.trees,
         selection,

@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_othello._engines import OPPONENTS, SQUARE_WEIGHTS, uct
+from zero_othello._engines import opponent, SQUARE_WEIGHTS, uct
 from zero_train import match, RandomActor
 
 from .helpers import othello, parse, WIPE_OUT
@@ -63,7 +63,7 @@ def test_the_table():
 @pytest.mark.parametrize("name", ["greedy", "positional"])
 def test_one_ply_engines_choose_what_the_rules_say_is_best(positions, name):
     states, games = positions
-    played = np.asarray(choices(OPPONENTS[name](othello()), states, jr.key(2)))
+    played = np.asarray(choices(opponent(name, othello()), states, jr.key(2)))
     for action, game in zip(played, games, strict=True):
         if game.over:
             continue
@@ -79,7 +79,7 @@ def test_ties_are_broken_evenly(positions):
     # All four first moves flip one disc.
     states, _ = positions
     first = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), states)
-    actor = OPPONENTS["greedy"](othello())
+    actor = opponent("greedy", othello())
     moves, counts = np.unique(choices(actor, first, jr.key(3)), return_counts=True)
     assert list(moves) == Game().legal()
     # 256 draws, 64 expected each, standard deviation 7.
@@ -154,7 +154,7 @@ def test_a_little_uct_beats_random():
 def test_uct_is_what_it_must_be(name, score):
     env = othello()
     games = match(
-        env, uct(env), OPPONENTS[name](env), num_games=200, max_steps=130,
+        env, uct(env), opponent(name, env), num_games=200, max_steps=130,
         opening_plies=6, key=jr.key(7),
     ).summary()  # fmt: skip
     assert games.score >= score

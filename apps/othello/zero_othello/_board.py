@@ -5,10 +5,16 @@ corner and action 0, also over the Go Text Protocol, unlike in Go. Action `8 * (
 is a disc, action 64 a pass, which is legal only for a side without a move.
 """
 
+import pathlib
+from collections.abc import Iterator
+
 import numpy as np
+from jaxtyping import PRNGKeyArray
 from rich.text import Text
 
-from zero_app import AbstractBoard, Game, Page, Sgf
+from zero_app import AbstractBoard, Frame, Game, game_frames, Page, Sgf, Trained
+
+from ._config import Config
 
 
 SIZE = 8
@@ -74,3 +80,14 @@ class Board(AbstractBoard):
     def result(self, game: Game) -> str:
         """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""
         return self.record.result(game)
+
+
+def board(trained: Trained[Config], picture: pathlib.Path) -> Board:
+    """How the game of a player is shown: a terminal can show all of it."""
+    del trained, picture
+    return Board()
+
+
+def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
+    """The pictures of a game for the report."""
+    return game_frames(trained, Board(), key)

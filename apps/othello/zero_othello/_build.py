@@ -1,16 +1,17 @@
-"""Builds the training loop of a configuration."""
+"""Builds the training loop of a configuration, and what measures its players."""
 
 import functools as ft
 from typing import Any
 
-from zero_app import loop_of
+from zero_app import elo_ladder, Evaluate, loop_of, RunFiles
 from zero_envs import Othello, PgxEnvironment
 from zero_memory import EpisodeBuffer
 from zero_nets import AlphaZeroNet, BoardSymmetries
 from zero_search import AbstractPlanner
 from zero_train import EnvironmentModel, Loop
 
-from ._config import Config
+from ._config import Config, LONGEST_GAME, OPENING_PLIES
+from ._engines import opponent
 from ._mctx import MctxSearch
 
 
@@ -28,6 +29,20 @@ def build_loop(config: Config) -> Loop:
     agent = config.alphazero(network, model, explorer=_explorer(config), l2=config.l2)
     augment = BoardSymmetries(8, 8, env.num_actions) if config.symmetries else None
     return loop_of(config, env, agent, ft.partial(EpisodeBuffer, num_players=2), augment)
+
+
+def build_evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
+    """The Elo ladder of a run."""
+    return elo_ladder(
+        config,
+        loop,
+        files,
+        baselines={name: opponent(name, loop.env) for name in ("random", "positional")},
+        games=config.ladder_games,
+        simulations=config.ladder_simulations,
+        max_moves=LONGEST_GAME,
+        opening_plies=OPENING_PLIES,
+    )
 
 
 def _explorer(config: Config) -> AbstractPlanner:

@@ -12,6 +12,9 @@ from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, Usa
 
 #: More plies than any game has: there are 60 discs to place, and at most every other ply is a pass.
 LONGEST_GAME = 128
+#: The number of uniformly random plies at the start of a game. Each opening is played with both
+#: colours.
+OPENING_PLIES = 6
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Opponents without training, for measuring a trained player."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -87,12 +86,13 @@ def uct(env: AbstractDiscreteEnvironment, *, num_playouts: int = 200) -> Plannin
     return PlanningActor(TreeSearch.uct(num_playouts), model)
 
 
-#: The opponents of an Othello by name: a uniformly random legal move, the one that flips the most
-#: discs, the one with the largest sum of `SQUARE_WEIGHTS` after one ply, and `uct`. Ties are broken
-#: at random.
-OPPONENTS: Mapping[str, Callable[[Any], AbstractActor]] = {
-    "random": lambda env: RandomActor(),
-    "greedy": lambda env: SquareActor(env, np.ones((8, 8), np.int32)),
-    "positional": lambda env: SquareActor(env, SQUARE_WEIGHTS),
-    "uct": uct,
-}
+def opponent(name: str, env: Any) -> AbstractActor:
+    """An opponent by name: a `random` legal move, the `greedy` one that flips the most discs, the
+    `positional` one with the largest sum of `SQUARE_WEIGHTS` after one ply, and `uct`. Ties are
+    broken at random."""
+    if name == "random":
+        return RandomActor()
+    if name == "uct":
+        return uct(env)
+    weights = {"greedy": np.ones((8, 8), np.int32), "positional": SQUARE_WEIGHTS}
+    return SquareActor(env, weights[name])

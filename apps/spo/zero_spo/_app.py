@@ -4,14 +4,24 @@ import dataclasses
 import operator
 import pathlib
 from collections.abc import Sequence
+from typing import Annotated
 
-from zero_app import App, load, peek, player_file, Trained
+import tyro
 
-from ._build import build_loop
-from ._config import Agent, Config, presets
-from ._eval import Eval, evaluation
+from zero_app import (
+    App,
+    by_name,
+    CommandsByName,
+    Launch,
+    load,
+    peek,
+    player_file,
+    start_jax,
+    Trained,
+)
+
+from ._config import Agent, Config, has_known_presets, presets
 from ._report import page
-from ._watch import episode, Watch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,10 +30,13 @@ class _Chosen:
 
     env: str = Config.env
     agent: Agent = Config.agent
+    launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
 
 
 def _presets(prog: str, words: Sequence[str]) -> dict[str, Config]:
     chosen = peek(_Chosen, prog, words)
+    if not has_known_presets(chosen.env):
+        start_jax(chosen.launch)
     return presets(chosen.env, chosen.agent)
 
 
@@ -31,12 +44,12 @@ APP = App(
     name="spo",
     about="Sequential Monte Carlo policy optimisation, continuous and discrete.",
     presets=presets(Config.env, Config.agent),
-    build=build_loop,
-    evaluation=evaluation,
+    build=by_name("zero_spo._build:build_loop"),
+    evaluation=by_name("zero_spo._eval:evaluation"),
     page=page,
-    episode=episode,
+    episode=by_name("zero_spo._watch:episode"),
     players=pathlib.Path(__file__).with_name("players"),
-    commands={"eval": Eval, "watch": Watch},
+    commands=CommandsByName(eval="zero_spo._eval:Eval", watch="zero_spo._watch:Watch"),
     num_steps=operator.attrgetter("blocks"),
     presets_of=_presets,
 )

@@ -9,8 +9,6 @@ from annotated_types import Ge, Interval
 
 from zero_app import AbstractConfig, Count, Fraction, NonNegative, UsageError
 
-from ._worlds import continuous, sees_image
-
 
 Agent = Literal["spo", "mpo", "ppo", "vmpo"]
 
@@ -165,7 +163,7 @@ class Config(AbstractConfig):
                 f"--period {self.period} is longer than --depth {self.depth}; give at most that, "
                 "or --resample never."
             )
-        if self.player_readout == "mean" and not continuous(self.env):
+        if self.player_readout == "mean" and not _continuous(self.env):
             raise UsageError(
                 f"--player-readout mean was given for --env {self.env}, whose actions are discrete "
                 "and have no mean; give sampled or argmax."
@@ -336,7 +334,7 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     `cartpole` but `tiny` have 16 environments, and 51 200 steps or, of `ppo` and `vmpo`, 100 000.
     """
     small = env in ("pendulum", "cartpole")
-    kind: dict[str, Any] = {} if continuous(env) else _DISCRETE
+    kind: dict[str, Any] = {} if _continuous(env) else _DISCRETE
     base: dict[str, Any] = {"env": env, "agent": agent}
     if agent in ("ppo", "vmpo"):
         quick = base | kind | _ON_POLICY | (_BOUNDED if agent == "vmpo" else {})
@@ -351,13 +349,13 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     scale: dict[str, Any] = {} if small else {"envs": 1024, "steps": 10_000_000}
     reference = Config(**base | scale | kind)
     paper = scale | kind
-    if not continuous(env):
+    if not _continuous(env):
         paper |= _PAPER_DISCRETE
     if not small:
-        paper |= {"envs": 1024 if continuous(env) else 768, "steps": 100_000_000}
+        paper |= {"envs": 1024 if _continuous(env) else 768, "steps": 100_000_000}
     tuned = _TUNED.get((env, agent))
     quick: dict[str, Any] = base | kind | _SMALL | {"episodes": 16, "evaluate_every": 20}
-    if sees_image(env):
+    if _sees_image(env):
         quick |= _SEEN
     return {
         "tuned": reference if tuned is None else Config(**base | kind | tuned),
@@ -366,3 +364,31 @@ def presets(env: str, agent: str) -> dict[str, Config]:
         "reference": reference,
         "paper": Config(**base | paper),
     }
+
+
+def has_known_presets(env: str) -> bool:
+    """Whether the presets follow from the name of an environment. Others make it, which starts JAX,
+    and brax takes seconds to import."""
+    return env == "cartpole" or (":" not in env and _continuous(env))
+
+
+def _continuous(name: str) -> bool:
+    """Whether the actions of the named environment are continuous."""
+    if ":" in name:
+        from zero_envs import AbstractContinuousEnvironment
+
+        from ._worlds import build_world
+
+        return isinstance(build_world(name, "auto"), AbstractContinuousEnvironment)
+    return name == "pendulum" or name.startswith("brax/")
+
+
+def _sees_image(name: str) -> bool:
+    """Whether an observation of the named environment is a board or image."""
+    if has_known_presets(name):
+        return False
+    from zero_app import is_image
+
+    from ._worlds import build_world, features_of
+
+    return is_image(features_of(build_world(name, "auto")))

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.random as jr
 
-from zero_app import environment, is_image, UsageError
+from zero_app import environment, UsageError
 from zero_envs import AbstractContinuousEnvironment, AbstractDiscreteEnvironment
 
 
@@ -36,21 +36,6 @@ def longest_episode(env: World) -> int:
     return getattr(env, "max_steps", None) or _LONGEST
 
 
-def continuous(name: str) -> bool:
-    """Whether the actions of the named environment are continuous."""
-    if ":" in name:
-        return isinstance(build_world(name, "auto"), AbstractContinuousEnvironment)
-    return name == "pendulum" or name.startswith("brax/")
-
-
 def features_of(env: World) -> Any:
     """The shapes of the features of an observation."""
     return jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0)))).features
-
-
-def sees_image(name: str) -> bool:
-    """Whether an observation of the named environment is a board or image."""
-    # Of these it is known, and brax takes seconds to import.
-    if name == "cartpole" or (":" not in name and continuous(name)):
-        return False
-    return is_image(features_of(build_world(name, "auto")))

@@ -11,11 +11,12 @@ import pytest
 
 from zero_app import COMMANDS, load, player_file, player_names, PRETRAINED, UsageError
 from zero_cli.__main__ import HELP
+from zero_cli._agents import OWN_APPS
 from zero_cli._apps import APP, app_of, APPS, pretrained
 from zero_cli._build import build_network
 from zero_cli._config import presets
 from zero_cli._main import _run
-from zero_cli._worlds import build_world, OWN_APPS
+from zero_cli._worlds import build_world
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, play, serve, gtp,"),
+        (["trian"], "no command is called 'trian'; choose one of train, sweep, play, serve,"),
         (["train"], "needs the name of an environment first, such as pgx/connect_four;"),
         (["train", "--envs", "8"], "needs the name of an environment"),
         (["train", "connect_four"], "no such environment. Did you mean pgx/connect_four? Allowed:"),
@@ -415,7 +416,7 @@ def test_one_environment_is_looked_at_closely(zero, part, name, values):
 def test_the_name_says_whose_othello_is_played(zero, tmp_path, monkeypatch, name, engine):
     trained = []
     keep = lambda app, config, options, preset, **_: trained.append((config.env_engine, preset))
-    monkeypatch.setattr("zero_app._main.train", keep)
+    monkeypatch.setattr("zero_app._run._train.train", keep)
     code, _, _ = zero("train", name, "--preset", "tiny", "--out", tmp_path)
     assert code == 0 and trained == [(engine, "tiny")]
 

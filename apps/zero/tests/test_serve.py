@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from zero_app import GAME_COMMANDS, Question, Service, Trained, UsageError
+from zero_cli._agents import OWN_APPS
 from zero_cli._apps import APP
 from zero_cli._board import Board
 from zero_cli._config import presets
 from zero_cli._pieces import PIECES
-from zero_cli._worlds import build_world, OWN_APPS
+from zero_cli._worlds import build_world
 from zero_envs import known_environments
 from zero_train import indifferent, PolicyActor, RandomActor
 

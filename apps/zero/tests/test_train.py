@@ -22,13 +22,14 @@ import numpy as np
 import pytest
 
 from zero_app import Game, game_frames, load, read_lines, with_simulations
+from zero_cli._agents import agents_of, OWN_APPS, SYMMETRIES
 from zero_cli._apps import APP, pretrained
 from zero_cli._board import Board
 from zero_cli._build import build_loop, build_network
 from zero_cli._config import presets
-from zero_cli._worlds import agents_of, build_world
+from zero_cli._worlds import build_world
 from zero_envs import known_environments
-from zero_nets import MultiDiscrete, TanhGaussian
+from zero_nets import BoardSymmetries, MultiDiscrete, TanhGaussian
 from zero_search import Temperature
 from zero_train import RandomActor
 
@@ -398,10 +399,9 @@ def test_boards_of_pieces_and_of_backgammon():
 @pytest.mark.slow
 def test_symmetries_keep_the_game():
     """A turned position has the turned moves: of every game that is said to have symmetries."""
-    from zero_cli._worlds import SYMMETRIES
-
-    for name, symmetries in SYMMETRIES.items():
+    for name, said in SYMMETRIES.items():
         env: Any = build_world(name).env
+        symmetries = BoardSymmetries(**said)
         assert symmetries.num_actions == env.num_actions
         step, observe = jax.jit(env.step), jax.jit(env.observe)
         for index in range(symmetries.size):
@@ -452,8 +452,6 @@ def test_tic_tac_toe_is_never_lost(zero, tmp_path):
 
 @pytest.mark.slow
 def test_every_environment_of_the_list_trains(tmp_path):
-    from zero_cli._worlds import OWN_APPS
-
     names = known_environments()
 
     def trained(name: str) -> str:

@@ -1,18 +1,14 @@
 """Any game by one command."""
 
-import importlib
 import importlib.metadata
 import typing
+
+from zero_envs import lazy_names
 
 
 if typing.TYPE_CHECKING:
     from ._apps import pretrained as pretrained
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
 
 __version__ = importlib.metadata.version("zero-games")
-
-
-def __getattr__(name: str) -> typing.Any:
-    # The apps import JAX, which help does without.
-    if name == "pretrained":
-        return importlib.import_module("zero_cli._apps").pretrained
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,10 +11,10 @@ from typing import Any
 from zero_app import (
     App,
     app_of_player,
+    by_name,
+    CommandsByName,
     GAME_COMMANDS,
-    game_frames,
     load,
-    network_alone,
     player_file,
     player_names,
     PRETRAINED,
@@ -24,16 +24,8 @@ from zero_app import (
 )
 from zero_envs import known_environments
 
-from ._board import Board
-from ._build import build_loop
-from ._config import Config, presets
-from ._list import List
-from ._perfect import perfect
-from ._worlds import build_world, OWN_APPS, TRAINED
-
-
-def _board(trained: Trained[Config], picture: pathlib.Path = pathlib.Path("board.svg")) -> Board:
-    return Board(build_world(trained.config.env), picture)
+from ._agents import OWN_APPS, TRAINED
+from ._config import presets
 
 
 #: Any game by tree search. `zero train` gives it the presets of the environment.
@@ -41,12 +33,12 @@ APP = App(
     name="zero",
     about="Train, measure and play any game.",
     presets=presets("pgx/connect_four", "alphazero", 84),
-    build=build_loop,
-    evaluation=lambda config, loop, files: network_alone(config, loop, files, games=config.games),
-    board=_board,
-    opponents={"perfect": perfect},
-    episode=lambda trained, key: game_frames(trained, _board(trained), key),
-    commands={**GAME_COMMANDS, "list": List},
+    build=by_name("zero_cli._build:build_loop"),
+    evaluation=by_name("zero_cli._build:build_evaluation"),
+    board=by_name("zero_cli._board:board_of"),
+    opponents={"perfect": by_name("zero_cli._perfect:perfect")},
+    episode=by_name("zero_cli._board:episode"),
+    commands=CommandsByName(GAME_COMMANDS, list="zero_cli._list:List"),
     preset="quick",
     players=pathlib.Path(__file__).with_name("players"),
     operands="ENV",

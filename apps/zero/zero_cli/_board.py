@@ -3,16 +3,30 @@
 import math
 import pathlib
 import string
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.ndimage
+from jaxtyping import PRNGKeyArray
 
-from zero_app import AbstractBoard, Game, Page, Sgf, write_whole
+from zero_app import (
+    AbstractBoard,
+    AbstractCommand,
+    App,
+    Frame,
+    Game,
+    game_frames,
+    Page,
+    Sgf,
+    Trained,
+    write_whole,
+)
 
+from ._config import Config
 from ._pgn import Pgn
 from ._pieces import PIECES
-from ._worlds import World
+from ._worlds import build_world, World
 
 
 class _Look(NamedTuple):
@@ -188,3 +202,23 @@ def _area_margin(game: Game) -> float:
         edge = scipy.ndimage.binary_dilation(inside) & ~inside
         margin += inside.sum() * (int((edge & black).any()) - int((edge & white).any()))
     return float(margin)
+
+
+def board_of(trained: Trained[Config], picture: pathlib.Path = pathlib.Path("board.svg")) -> Board:
+    """How the game of a player is shown."""
+    return Board(build_world(trained.config.env), picture)
+
+
+def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
+    """The pictures of an episode for the report."""
+    return game_frames(trained, board_of(trained), key)
+
+
+def commands_of(app: App, world: World) -> dict[str, type[AbstractCommand]]:
+    """The commands of `zero` that a game has: against a person where two play, in the browser where
+    it can be drawn, and GTP where it is Go."""
+    has = {"play": False, "serve": False, "gtp": False}
+    if world.players == 2:
+        board = Board(world)
+        has = {"serve": board.page is not None, "gtp": isinstance(board.record, Sgf)}
+    return {name: kind for name, kind in app.commands.items() if has.get(name, True)}

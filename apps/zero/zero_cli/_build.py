@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zero_app import loop_of, UsageError
+from zero_app import Evaluate, loop_of, network_alone, RunFiles, UsageError
 from zero_envs import load_class, own_code
 from zero_memory import EpisodeBuffer, TrajectoryBuffer
 from zero_nets import (
     ActorCritic,
     AlphaZeroNet,
+    BoardSymmetries,
     Chain,
     Concatenate,
     MLP,
@@ -32,9 +33,10 @@ from zero_train import (
     PolicyModel,
 )
 
+from ._agents import SYMMETRIES
 from ._config import Config
 from ._muzero import muzero, no_own_network, SUPPORT, windows, world_model
-from ._worlds import build_world, SYMMETRIES, World
+from ._worlds import build_world, World
 
 
 def build_loop(config: Config) -> Loop:
@@ -42,7 +44,8 @@ def build_loop(config: Config) -> Loop:
     world = build_world(config.env)
     network = ft.partial(build_network, config, world)
     model = ft.partial(PolicyModel if config.samples else EnvironmentModel, world.env)
-    augment = SYMMETRIES.get(config.env) if config.symmetries else None
+    has_symmetries = config.symmetries and config.env in SYMMETRIES
+    augment = BoardSymmetries(**SYMMETRIES[config.env]) if has_symmetries else None
     keeps_states = config.reanalyse > 0
     if config.agent == "alphazero":
         agent = config.alphazero(network, model, keeps_states=keeps_states)
@@ -70,6 +73,11 @@ def build_loop(config: Config) -> Loop:
         buffer = ft.partial(TrajectoryBuffer, length=config.window)
     loop = loop_of(config, world.env, agent, buffer, augment)
     return dataclasses.replace(loop, reanalyse=config.reanalyse)
+
+
+def build_evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
+    """Games of the network without a search."""
+    return network_alone(config, loop, files, games=config.games)
 
 
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:

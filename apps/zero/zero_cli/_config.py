@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Interval
 
 from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UsageError
-from zero_search import SampledSearch, TreeSearch
 
 
 #: The agents that search a tree.
@@ -162,6 +161,8 @@ class Config(AbstractTreeSearchConfig):
         search say little."""
         if not self.samples:
             return {"explorer": self.explorer(), "planner": self.planner()}
+        from zero_search import SampledSearch, TreeSearch  # with JAX
+
         strong = TreeSearch.gumbel(
             self.player_simulations,
             max_num_considered_actions=self.candidates,

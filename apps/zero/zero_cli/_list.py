@@ -4,14 +4,12 @@ import dataclasses
 import difflib
 from typing import Annotated
 
-import jax
 import tyro
 
-from zero_app import AbstractCommand, App, COMMANDS, Sgf, UsageError
+from zero_app import AbstractCommand, App, COMMANDS, UsageError
 from zero_envs import EnvironmentFacts, known_environments
 
-from ._board import Board
-from ._worlds import agents_of, build_world, OWN_APPS, SYMMETRIES, TRAINED, TUNED, World
+from ._agents import agents_of, facts_of, OWN_APPS, SYMMETRIES, TRAINED, TUNED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,17 +50,13 @@ def _agents(name: str, facts: EnvironmentFacts) -> str:
     return "; ".join(said + [what for what, names in has.items() if name in names])
 
 
-def commands_of(app: App, world: World) -> dict[str, type[AbstractCommand]]:
-    """The commands of `zero` that a game has: against a person where two play, in the browser where
-    it can be drawn, and GTP where it is Go."""
-    has = {"play": False, "serve": False, "gtp": False}
-    if world.players == 2:
-        board = Board(world)
-        has = {"serve": board.page is not None, "gtp": isinstance(board.record, Sgf)}
-    return {name: kind for name, kind in app.commands.items() if has.get(name, True)}
-
-
 def _print_closely(app: App, name: str) -> None:
+    facts_of(name)  # an unknown one is refused
+    import jax  # and what else takes seconds
+
+    from ._board import commands_of
+    from ._worlds import build_world
+
     world = build_world(name)
     leaves = jax.tree.leaves(world.observation.features)
     shapes = ", ".join(str(list(leaf.shape)) for leaf in leaves)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from zero_app import (
+    check_flags,
     COMMANDS,
     errors_of,
     expects_accelerator,
@@ -20,10 +21,9 @@ from zero_app import (
     UsageError,
 )
 
+from ._agents import choose, facts_of, OWN_APPS, SPO_AGENTS, TUNED
 from ._apps import APP, app_of, APPS, PLAYER
 from ._config import Agent, presets
-from ._list import commands_of
-from ._worlds import build_world, OWN_APPS, TUNED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,14 +106,24 @@ def _train(command: str, words: list[str]) -> None:
         return run(APPS[app], [command, *flags, *words], prog)
     chosen = peek(_Chosen, prog, words)
     stored = {} if chosen.config is None else _stored(chosen.config, name)
-    start_jax(chosen.launch)
-    world = build_world(name)
-    agent: Any = world.choose(chosen.agent or stored.get("agent"))
     preset = "standard" if expects_accelerator() else "quick"
-    if agent in ("spo", "mpo", "ppo", "vmpo"):
+    facts = facts_of(name)
+    if facts is None:  # code of one's own, or a name that is refused
+        from ._worlds import build_world
+
+        start_jax(chosen.launch)
+        facts = build_world(name).facts
+    agent: Any = choose(name, facts, chosen.agent or stored.get("agent"))
+    if agent in SPO_AGENTS:
         tuned = agent in TUNED.get(name, ())
         usual = [] if preset == "standard" or tuned or stored else ["--preset", preset]
         return run(APPS["spo"], [command, *usual, "--agent", agent, "--env", name, *words], prog)
+    check_flags(APP, prog, words, command)
+    from ._board import commands_of
+    from ._worlds import build_world
+
+    start_jax(chosen.launch)
+    world = build_world(name)
     fitting = presets(name, agent, world.size, world.players, board=world.is_board)
     commands = commands_of(APP, world)
     run(

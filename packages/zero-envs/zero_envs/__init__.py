@@ -20,60 +20,68 @@ What holds of all of them, and is not said again:
 """
 
 import importlib.metadata
+import typing
 
-from . import testing as testing
-from ._brax import BraxEnvironment as BraxEnvironment, BraxState as BraxState
-from ._code import load_class as load_class, own_code as own_code
-from ._control import (
-    CartPole as CartPole,
-    CartPoleState as CartPoleState,
-    Pendulum as Pendulum,
-    PendulumState as PendulumState,
-)
-from ._environment import (
-    AbstractChanceEnvironment as AbstractChanceEnvironment,
-    AbstractContinuousEnvironment as AbstractContinuousEnvironment,
-    AbstractDiscreteEnvironment as AbstractDiscreteEnvironment,
-    AbstractEnvironment as AbstractEnvironment,
-    AbstractFactoredEnvironment as AbstractFactoredEnvironment,
-    AbstractHiddenEnvironment as AbstractHiddenEnvironment,
-    Fallible as Fallible,
-    Observation as Observation,
-    Transition as Transition,
-)
-from ._game2048 import (
-    Game2048 as Game2048,
-    Game2048Afterstate as Game2048Afterstate,
-    Game2048State as Game2048State,
-)
-from ._jumanji import (
-    FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
-    JumanjiEnvironment as JumanjiEnvironment,
-    JumanjiState as JumanjiState,
-)
-from ._make import (
-    EnvironmentFacts as EnvironmentFacts,
-    known_environments as known_environments,
-    make as make,
-)
-from ._mine_posterior import (
-    list_mines as list_mines,
-    mine_posterior as mine_posterior,
-    MinePosterior as MinePosterior,
-    sample_mines as sample_mines,
-)
-from ._minesweeper import Minesweeper as Minesweeper, MinesweeperState as MinesweeperState
-from ._monsters import (
-    Monsters as Monsters,
-    MONSTERS_WORDS as MONSTERS_WORDS,
-    MonstersAfterstate as MonstersAfterstate,
-    MonstersState as MonstersState,
-    MonstersTokens as MonstersTokens,
-)
-from ._othello import Othello as Othello, OthelloState as OthelloState
-from ._pgx import PgxEnvironment as PgxEnvironment, PgxState as PgxState
-from ._sokoban import SokobanGenerator as SokobanGenerator, SokobanLevel as SokobanLevel
-from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
+from ._lazy import lazy_names as lazy_names
+
+
+if typing.TYPE_CHECKING:
+    from . import testing as testing
+    from ._brax import BraxEnvironment as BraxEnvironment, BraxState as BraxState
+    from ._code import load_class as load_class, own_code as own_code
+    from ._control import (
+        CartPole as CartPole,
+        CartPoleState as CartPoleState,
+        Pendulum as Pendulum,
+        PendulumState as PendulumState,
+    )
+    from ._environment import (
+        AbstractChanceEnvironment as AbstractChanceEnvironment,
+        AbstractContinuousEnvironment as AbstractContinuousEnvironment,
+        AbstractDiscreteEnvironment as AbstractDiscreteEnvironment,
+        AbstractEnvironment as AbstractEnvironment,
+        AbstractFactoredEnvironment as AbstractFactoredEnvironment,
+        AbstractHiddenEnvironment as AbstractHiddenEnvironment,
+        Fallible as Fallible,
+        Observation as Observation,
+        Transition as Transition,
+    )
+    from ._game2048 import (
+        Game2048 as Game2048,
+        Game2048Afterstate as Game2048Afterstate,
+        Game2048State as Game2048State,
+    )
+    from ._jumanji import (
+        FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
+        JumanjiEnvironment as JumanjiEnvironment,
+        JumanjiState as JumanjiState,
+    )
+    from ._known import (
+        check_name as check_name,
+        EnvironmentFacts as EnvironmentFacts,
+        known_environments as known_environments,
+    )
+    from ._make import environment_facts as environment_facts, make as make
+    from ._mine_posterior import (
+        list_mines as list_mines,
+        mine_posterior as mine_posterior,
+        MinePosterior as MinePosterior,
+        sample_mines as sample_mines,
+    )
+    from ._minesweeper import Minesweeper as Minesweeper, MinesweeperState as MinesweeperState
+    from ._monsters import (
+        Monsters as Monsters,
+        MONSTERS_WORDS as MONSTERS_WORDS,
+        MonstersAfterstate as MonstersAfterstate,
+        MonstersState as MonstersState,
+        MonstersTokens as MonstersTokens,
+    )
+    from ._othello import Othello as Othello, OthelloState as OthelloState
+    from ._pgx import PgxEnvironment as PgxEnvironment, PgxState as PgxState
+    from ._sokoban import SokobanGenerator as SokobanGenerator, SokobanLevel as SokobanLevel
+    from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
 
 
 __version__ = importlib.metadata.version("zero-envs")

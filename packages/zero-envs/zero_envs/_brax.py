@@ -1,6 +1,5 @@
 """brax's environments (Freeman et al., 2021, arXiv:2106.13281)."""
 
-import ast
 import contextlib
 import functools as ft
 import inspect
@@ -30,9 +29,8 @@ from ._foreign import (
     import_or_explain,
     raw_key,
     strongly_typed,
-    syntax,
-    unknown,
 )
+from ._known import unknown
 
 
 # The physics backends of brax; not every environment supports all of them.
@@ -241,16 +239,6 @@ def _build(name: str, backend: str) -> Any:
         return None
     finally:
         mujoco.set_mju_user_warning(before)
-
-
-def brax_names() -> list[str]:
-    """The names of brax's registry, or none if brax is not installed."""
-    tree = syntax("brax", "envs/__init__.py")
-    for node in [] if tree is None else tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            if ast.unparse(node.targets[0]) == "_envs":
-                return [ast.literal_eval(name) for name in node.value.keys if name]
-    return []
 
 
 def _envs() -> Any:

@@ -1,12 +1,9 @@
 """Helpers of the adapters to other libraries."""
 
-import ast
 import contextlib
-import difflib
 import importlib
 import importlib.util
-import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import jax
@@ -60,42 +57,6 @@ def check_foreign(call: str, given: Any, allowed: str, *names: str) -> None:
     """Raises a `ValueError` for what lacks attributes that an environment of a library has."""
     if isinstance(given, type) or not all(hasattr(given, name) for name in names):
         raise ValueError(f"{call}({given!r}): give {allowed}.")
-
-
-class UnknownNameError(ValueError):
-    """There is no environment of a name."""
-
-
-def unknown(
-    call: str, name: str, allowed: Iterable[str], known: Iterable[str] | None = None
-) -> UnknownNameError:
-    """An error for an unknown name, which says what is `allowed` and the nearest of the `known`
-    names, with or without their libraries; these are by default those allowed."""
-    allowed = sorted(allowed)
-    bare: dict[str, list[str]] = {}
-    for one in allowed if known is None else known:
-        bare.setdefault(_bare(one), []).append(one)
-    found = difflib.get_close_matches(_bare(name), bare, 3, 0.65)
-    # Only the library is missing or wrong, so no other name is suggested.
-    near = [one for part in found[: 1 if _bare(name) in bare else None] for one in bare[part]]
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    return UnknownNameError(
-        f'{call}("{name}"): no such environment.{meant} Allowed: {", ".join(allowed)}.'
-    )
-
-
-def _bare(name: str) -> str:
-    """A name without its library."""
-    return name.rpartition("/")[2].lower()
-
-
-def syntax(library: str, file: str) -> ast.Module | None:
-    """The syntax tree of a file of a library, or `None` if it is not installed. It tells what is
-    registered without importing the library, which takes seconds."""
-    spec = importlib.util.find_spec(library)
-    if spec is None or spec.origin is None:
-        return None
-    return ast.parse((pathlib.Path(spec.origin).parent / file).read_text("utf-8"))
 
 
 def import_or_explain(module: str, call: str) -> Any:

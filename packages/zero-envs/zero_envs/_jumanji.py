@@ -1,6 +1,5 @@
 """Jumanji's environments (Bonnet et al., 2024, arXiv:2306.09884)."""
 
-import ast
 import copy
 import functools as ft
 import inspect
@@ -18,7 +17,6 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 from ._environment import (
     absorbing_transition,
     AbstractDiscreteEnvironment,
-    AbstractEnvironment,
     AbstractFactoredEnvironment,
     Observation,
     Transition,
@@ -29,20 +27,10 @@ from ._foreign import (
     import_or_explain,
     raw_key,
     strongly_typed,
-    syntax,
-    unknown,
 )
+from ._known import JUMANJI_FACTORED, JUMANJI_HIDDEN, unknown
 from ._sokoban import SokobanGenerator
 
-
-# The classes of Jumanji's environments whose state is only partly observable.
-_HIDDEN = frozenset({"Minesweeper", "RobotWarehouse"})
-
-# Those with several rewards, or actions that are not discrete.
-_REFUSED = frozenset({"Connector", "LevelBasedForaging", "SearchAndRescue"})
-
-# Those with too many actions to number them.
-_FACTORED = frozenset({"FlatPack", "JobShop", "MMST"})
 
 # The class in messages; the other class has this name after another word.
 _CALL = "JumanjiEnvironment"
@@ -317,32 +305,15 @@ def _is_hidden(call: str, env: Any) -> bool:
                 f"{call}(<{kind.__name__}>): not one of Jumanji's own, so it is not "
                 "known whether its state is fully observable; pass hidden=True or False."
             )
-    return _name(env) in _HIDDEN
+    return _name(env) in JUMANJI_HIDDEN
 
 
 def jumanji_environment(
     name: str, **options: Any
 ) -> JumanjiEnvironment | FactoredJumanjiEnvironment:
     """The environment of an id, factored where there are too many actions to number them."""
-    return _kind(name.partition("-")[0])(name, **options)
-
-
-def _kind(name: str) -> type[JumanjiEnvironment | FactoredJumanjiEnvironment]:
-    """Our class for a class of Jumanji's."""
-    return FactoredJumanjiEnvironment if name in _FACTORED else JumanjiEnvironment
-
-
-def jumanji_names() -> dict[str, tuple[type[AbstractEnvironment], bool]]:
-    """The ids of Jumanji's registry that are not refused, the class of each, and whether it is
-    hidden; none if Jumanji is not installed."""
-    tree, names = syntax("jumanji", "__init__.py"), {}
-    for node in [] if tree is None else ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "register":
-            given = {word.arg: word.value for word in node.keywords}
-            kind = ast.literal_eval(given["entry_point"]).rpartition(":")[2]
-            if kind not in _REFUSED:
-                names[ast.literal_eval(given["id"])] = _kind(kind), kind in _HIDDEN
-    return names
+    factored = name.partition("-")[0] in JUMANJI_FACTORED
+    return (FactoredJumanjiEnvironment if factored else JumanjiEnvironment)(name, **options)
 
 
 @ft.cache

@@ -1,24 +1,30 @@
 """Environments by name."""
 
 import contextlib
-import difflib
 import functools as ft
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, get_args, get_origin, get_type_hints, NamedTuple, Union
+from typing import Any, get_args, get_origin, get_type_hints, Union
 
-from ._brax import brax_names, BraxEnvironment
+from ._brax import BraxEnvironment
 from ._code import load_class, own_code
 from ._control import CartPole, Pendulum
-from ._environment import AbstractEnvironment
-from ._foreign import unknown, UnknownNameError
+from ._environment import (
+    AbstractChanceEnvironment,
+    AbstractContinuousEnvironment,
+    AbstractDiscreteEnvironment,
+    AbstractEnvironment,
+    AbstractFactoredEnvironment,
+    AbstractHiddenEnvironment,
+)
 from ._game2048 import Game2048
-from ._jumanji import jumanji_environment, jumanji_names
+from ._jumanji import jumanji_environment
+from ._known import check_name, EnvironmentFacts
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
 from ._othello import Othello
-from ._pgx import pgx_names, PgxEnvironment
+from ._pgx import PgxEnvironment
 
 
 _OWN: dict[str, type[Any]] = {
@@ -54,55 +60,30 @@ or a function that is annotated to return an environment |
     """
     if not isinstance(name, str):
         raise ValueError(f"make({name!r}): give the name of an environment, a text.")
-    library, slash, theirs = name.partition("/")
-    others = [f"{known}/NAME" for known in _ADAPTERS]
+    library, _, theirs = name.partition("/")
+    check_name(name)
     if name in _OWN:
         return _made(name, _OWN[name], options)
     if ":" in name:
         return _own(name, options)
-    if slash and library in _ADAPTERS:
-        try:
-            return _made(name, ft.partial(_ADAPTERS[library], theirs), options)
-        except UnknownNameError:
-            known = known_environments()
-            theirs = [one for one in known if one.startswith(f"{library}/")]
-            raise unknown("make", name, theirs, known) from None
-    if slash:
-        near = difflib.get_close_matches(library, _ADAPTERS, 1)
-        meant = f" Did you mean {near[0]}/{theirs}?" if near else ""
-        raise ValueError(f'make("{name}"): no such library.{meant} Allowed: {", ".join(others)}.')
-    raise unknown("make", name, [*_OWN, *others, "module:Class"], known_environments())
+    return _made(name, ft.partial(_ADAPTERS[library], theirs), options)
 
 
-class EnvironmentFacts(NamedTuple):
-    """Facts of an environment that are known before it is made.
-
-    **Attributes:**
-
-    - `kind`: its class, which says what its actions are.
-    - `num_players`: 1 or 2.
-    - `hidden`: see [`zero_envs.AbstractEnvironment`][].
-    """
-
-    kind: type[AbstractEnvironment]
-    num_players: int
-    hidden: bool
-
-
-def known_environments() -> dict[str, EnvironmentFacts]:
-    """Every name that [`zero_envs.make`][] accepts, those of the libraries that are installed
-    included, and what is known of it. No library is imported but pgx, so it takes no second."""
-    found = {
-        name: EnvironmentFacts(kind, getattr(kind, "num_players", 1), kind.hidden)
-        for name, kind in sorted(_OWN.items())
+def environment_facts(env: AbstractEnvironment) -> EnvironmentFacts:
+    """What [`zero_envs.known_environments`][] says of the environments that are known."""
+    kinds = {
+        "discrete": AbstractDiscreteEnvironment,
+        "factored": AbstractFactoredEnvironment,
+        "continuous": AbstractContinuousEnvironment,
     }
-    for name in sorted(brax_names()):
-        found[f"brax/{name}"] = EnvironmentFacts(BraxEnvironment, 1, False)
-    for name, (kind, hidden) in sorted(jumanji_names().items()):
-        found[f"jumanji/{name}"] = EnvironmentFacts(kind, 1, hidden)
-    for name, (players, hidden) in sorted(pgx_names().items()):
-        found[f"pgx/{name}"] = EnvironmentFacts(PgxEnvironment, players, hidden)
-    return found
+    actions: Any = next((name for name, kind in kinds.items() if isinstance(env, kind)), None)
+    return EnvironmentFacts(
+        actions,
+        getattr(env, "num_players", 1),
+        env.hidden,
+        isinstance(env, AbstractHiddenEnvironment),
+        isinstance(env, AbstractChanceEnvironment),
+    )
 
 
 def _made(name: str, kind: Callable[..., Any], options: dict[str, Any]) -> AbstractEnvironment:

@@ -1,7 +1,6 @@
 """Every game of pgx as an environment (Koyamada et al., 2023, arXiv:2303.17503)."""
 
 import functools as ft
-import importlib.util
 from typing import Any
 
 import equinox as eqx
@@ -22,29 +21,12 @@ from ._foreign import (
     import_or_explain,
     raw_key,
     strongly_typed,
-    unknown,
 )
+from ._known import known_environments, PGX_DOWNLOADED, PGX_HIDDEN, unknown
 
-
-# The two-player card games of pgx, whose state is only partly observable.
-_HIDDEN = frozenset({"kuhn_poker", "leduc_holdem"})
-
-# The players of those games that do not have two: constructing a game to see them takes seconds.
-_PLAYERS = {
-    "2048": 1,
-    "minatar-asterix": 1,
-    "minatar-breakout": 1,
-    "minatar-freeway": 1,
-    "minatar-seaquest": 1,
-    "minatar-space_invaders": 1,
-    "sparrow_mahjong": 3,
-}
 
 # The largest returns of those games of two players in which it is not 1.
 _MAX_RETURNS = {"backgammon": 3.0, "kuhn_poker": 2.0, "leduc_holdem": 13.0}
-
-# The games of pgx that need a downloaded data file to be constructed.
-_DOWNLOADED = frozenset({"bridge_bidding"})
 
 _KEY_FIELD = "_rng_key"
 
@@ -172,32 +154,28 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
             return self.raw(state).to_svg(scale=scale)
 
 
-def pgx_names() -> dict[str, tuple[int, bool]]:
-    """The ids of pgx's games that are not refused, with the number of players and whether a part
-    is hidden; none if pgx is not installed."""
-    if importlib.util.find_spec("pgx") is None:
-        return {}
-    games = import_or_explain("pgx", "PgxEnvironment").available_envs()
-    known = {game: (_PLAYERS.get(game, 2), game in _HIDDEN) for game in games}
-    return {game: facts for game, facts in known.items() if facts[0] <= 2}
-
-
 @ft.cache
 def _make(game: str) -> Any:
     """Returns the same object for the same id, so that nothing is traced twice."""
     pgx = import_or_explain("pgx", "PgxEnvironment")
-    if game in _DOWNLOADED:
-        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(pgx_names())))
+    if game in PGX_DOWNLOADED:
+        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(_games())))
     if game not in pgx.available_envs():
-        raise unknown("PgxEnvironment", game, pgx_names())
+        raise unknown("PgxEnvironment", game, _games())
     with default_numerics(f"pgx/{game}"):
         return pgx.make(game)
+
+
+def _games() -> list[str]:
+    """The ids of pgx's games that are not refused."""
+    names = [name.partition("/") for name in known_environments()]
+    return [game for library, _, game in names if library == "pgx"]
 
 
 def _is_hidden(game: str) -> bool:
     if game not in import_or_explain("pgx", "PgxEnvironment").available_envs():
         raise ValueError(_HIDDEN_OR_NOT.format(game=game))
-    return game in _HIDDEN
+    return game in PGX_HIDDEN
 
 
 def _with_rewards(position: Any, num_players: int) -> Any:

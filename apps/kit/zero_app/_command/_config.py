@@ -8,13 +8,10 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints, Literal, Union
 
-import optax
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Interval, Le
 
-from zero_search import DirichletNoise, Temperature, TreeSearch
-from zero_train import ExpertIteration
-
 from ._errors import flag, UsageError
+from ._lazy import optax, zero_search, zero_train
 
 
 #: The greatest seed: a key holds 32 bits of it.
@@ -126,7 +123,7 @@ class AbstractAdamWConfig(AbstractConfig):
                 "or --schedule cosine."
             )
 
-    def rates(self) -> optax.Schedule:
+    def rates(self) -> "optax.Schedule":
         """The learning rate of each gradient update."""
         total, peak = self.steps * self.updates, self.learning_rate
         first = peak / max(self.warmup, 1)
@@ -138,7 +135,7 @@ class AbstractAdamWConfig(AbstractConfig):
         last = max(total, self.warmup + 1)
         return optax.warmup_cosine_decay_schedule(first, peak, self.warmup, last, peak * self.decay)
 
-    def optimiser(self) -> optax.GradientTransformation:
+    def optimiser(self) -> "optax.GradientTransformation":
         """The optimiser, which clips gradients first. Its learning rate is logged."""
         adamw = optax.inject_hyperparams(optax.adamw, static_args=_CONSTANTS)
         adam = adamw(self.rates(), weight_decay=self.weight_decay)
@@ -180,7 +177,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"temperature": 0.0})
 
-    def explorer(self, **parts: Any) -> TreeSearch:
+    def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
         """The planner of self-play.
 
         **Arguments:**
@@ -189,30 +186,31 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         """
         if self.search == "gumbel":
             considered = self.considered
-            return TreeSearch.gumbel(
+            return zero_search.TreeSearch.gumbel(
                 self.simulations, max_num_considered_actions=considered, kernels="auto"
             )
+        noise = zero_search.DirichletNoise(self.noise, total=self.concentration)
         parts = {
             "kernels": "auto",
-            "noise": DirichletNoise(self.noise, total=self.concentration) if self.noise else None,
-            "temperature": Temperature(1.0, self.temperature, self.temperature_moves),
+            "noise": noise if self.noise else None,
+            "temperature": zero_search.Temperature(1.0, self.temperature, self.temperature_moves),
             **parts,
         }
         if self.search == "muzero":
-            return TreeSearch.muzero(self.simulations, **parts)
-        return TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
+            return zero_search.TreeSearch.muzero(self.simulations, **parts)
+        return zero_search.TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
 
-    def planner(self) -> TreeSearch:
+    def planner(self) -> "zero_search.TreeSearch":
         """The planner of the trained player: without noise, it plays the most visited move, and
         keeps the subtree of the move that was played. Over a model whose root needs the observation
         no tree can be kept: replace it by one without `reuse`."""
-        return TreeSearch.alphazero(
+        return zero_search.TreeSearch.alphazero(
             self.player_simulations, c=self.exploration, reuse=True, kernels="auto"
         )
 
     def alphazero(
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
-    ) -> ExpertIteration:
+    ) -> "zero_train.ExpertIteration":
         """The agent of this configuration.
 
         **Arguments:**
@@ -229,7 +227,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
             "l2": 0.0,
             "average_decay": self.average,
         }
-        return ExpertIteration.alphazero(network=network, model=model, **(known | parts))
+        return zero_train.ExpertIteration.alphazero(network=network, model=model, **(known | parts))
 
 
 # The arguments of AdamW that no state of the optimiser has to hold.

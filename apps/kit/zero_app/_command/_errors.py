@@ -6,10 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import jax
+import zero_envs
 
-from zero_envs import AbstractEnvironment, make
-from zero_envs.testing import check_shapes
+from ._lazy import jax
 
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -17,6 +16,11 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 class UsageError(ValueError):
     """Bad input. Its message is one line: what was given, what is allowed, what to do."""
+
+
+class NonFiniteError(ValueError):
+    """A metric, or what a player's network returned, is NaN or infinite. The message is one line
+    for the user."""
 
 
 @contextlib.contextmanager
@@ -37,7 +41,7 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def environment(name: str, **options: Any) -> AbstractEnvironment:
+def environment(name: str, **options: Any) -> "zero_envs.AbstractEnvironment":
     """The environment of a name of [`zero_envs.make`][]. One of the user's own is traced before
     anything is compiled, by [`zero_envs.testing.check_shapes`][].
 
@@ -46,12 +50,12 @@ def environment(name: str, **options: Any) -> AbstractEnvironment:
     """
     with as_usage_error():
         try:
-            env = make(name, **options)
+            env = zero_envs.make(name, **options)
         except ImportError as e:
             raise UsageError(str(e)) from e
         # Some libraries mix dtypes in double precision, and say so when they are traced.
         if ":" in name or jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
-            check_shapes(env)
+            zero_envs.testing.check_shapes(env)
     return env
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import tyro
@@ -10,7 +9,7 @@ from rich.console import Console
 
 from .._command._config import Seed
 from .._command._errors import UsageError
-from .._run._app import AbstractCommand, App, Trained
+from .._run._app import App, Trained
 from .._run._evaluation import num_players
 from .._run._players import AbstractPlayerCommand
 from ._game import AbstractBoard
@@ -79,15 +78,6 @@ class Watch(AbstractWatch):
 
     def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
         return _board(app, trained, self.folder / "watch" / "{:04}.svg")
-
-
-#: The commands of an app with a `board`.
-GAME_COMMANDS: Mapping[str, type[AbstractCommand]] = {
-    "play": Play,
-    "serve": Serve,
-    "gtp": Gtp,
-    "watch": Watch,
-}
 
 
 def _board_of_two(

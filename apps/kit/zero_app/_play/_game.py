@@ -18,8 +18,8 @@ from zero_envs import AbstractEnvironment, Observation
 from zero_search import Plan, read_tree, SearchTree, TreeSearch
 from zero_train import AbstractActor, PlanningActor, RememberingCarry
 
+from .._command._errors import NonFiniteError
 from .._run._evaluation import with_simulations
-from .._run._folder import NonFiniteError
 from ._watch import act, Episode, whole
 
 

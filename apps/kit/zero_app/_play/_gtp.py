@@ -25,9 +25,8 @@ import numpy as np
 
 from zero_search import Plan, SearchTree
 
-from .._command._errors import warn
+from .._command._errors import NonFiniteError, warn
 from .._run._disk import read_whole, reason, write_whole
-from .._run._folder import NonFiniteError
 from ._clock import Clock
 from ._game import expected, Game
 from ._record import write_record

@@ -6,24 +6,29 @@ import importlib.metadata
 import operator
 import os
 import pathlib
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
-
-import jax
-from jaxtyping import PRNGKeyArray
-
-from zero_train import AbstractActor, data_mesh, Loop, OPENING_PLIES
+from typing import Any, Generic, TYPE_CHECKING, TypeVar
 
 from .._command._config import AbstractConfig
 from .._command._errors import as_usage_error, UsageError
+from .._command._lazy import jax, zero_train
 from ._disk import write_whole
-from ._evaluation import Evaluate, network_alone, RunFiles
 from ._film import Frame, kept_films
 from ._page import charts, figures, page
 from ._report import Axis, configuration, optimisation, page_of, progress, speed, StoredRun
 
 
+if TYPE_CHECKING:
+    from ._evaluation import Evaluate, RunFiles
+
 Config = TypeVar("Config", bound=AbstractConfig)
+
+
+def by_name(where: str) -> Callable[..., Any]:
+    """A function that calls the one of a name such as `zero_othello._build:build_loop`, which is
+    imported when it is called first. An [`zero_app.App`][] of such parts starts before JAX."""
+    return lambda *args, **options: pkgutil.resolve_name(where)(*args, **options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +40,28 @@ class AbstractCommand(abc.ABC):
     @abc.abstractmethod
     def __call__(self, app: "App[Any]") -> None:
         """Runs the command of an app, after JAX has started."""
+
+
+class CommandsByName(Mapping[str, type[AbstractCommand]]):
+    """Commands, each of which is imported when it is asked for.
+
+    **Arguments:**
+
+    - `others`: commands that are among them.
+    - `where`: by the name of a command, that of its class, such as `zero_cli._list:List`.
+    """
+
+    def __init__(self, others: "CommandsByName | None" = None, /, **where: str):
+        self._where = {**(others._where if others else {}), **where}
+
+    def __getitem__(self, name: str) -> type[AbstractCommand]:
+        return pkgutil.resolve_name(self._where[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._where)
+
+    def __len__(self) -> int:
+        return len(self._where)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +80,8 @@ class Trained(Generic[Config]):
     """
 
     config: Config
-    loop: Loop
-    player: AbstractActor
+    loop: "zero_train.Loop"
+    player: "zero_train.AbstractActor"
     step: int
     origin: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     strength: Sequence[Mapping[str, Any]] = ()
@@ -90,7 +117,8 @@ class App(Generic[Config]):
     - `num_steps`: the steps of the loop in a whole run; by default the configuration's `steps`.
     - `opponents`: by name the players without training that `eval` knows beside `random`, each made
         for an environment.
-    - `opening_plies`: the random moves at the start of each game of two of `eval`.
+    - `opening_plies`: the random moves at the start of each game of two of `eval`, by default
+        [`zero_train.OPENING_PLIES`][].
     - `presets_of`: `(prog, words)`, the presets for these words after `train`, where they depend on
         flags.
     - `called_by`: the command that its users type, where this is not `name`.
@@ -100,20 +128,22 @@ class App(Generic[Config]):
     name: str
     about: str
     presets: Mapping[str, Config]
-    build: Callable[[Config], Loop]
-    evaluation: Callable[[Config, Loop, RunFiles], Evaluate] = network_alone
+    build: "Callable[[Config], zero_train.Loop]"
+    evaluation: "Callable[[Config, zero_train.Loop, RunFiles], Evaluate]" = by_name(
+        "zero_app._run._evaluation:network_alone"
+    )
     page: Callable[[StoredRun], tuple[Mapping[str, str], list[str]]] = page_of
     board: Callable[[Trained[Config], pathlib.Path], Any] | None = None
-    episode: Callable[[Trained[Config], PRNGKeyArray], Iterator[Frame]] | None = None
+    episode: "Callable[[Trained[Config], jax.Array], Iterator[Frame]] | None" = None
     commands: Mapping[str, type[AbstractCommand]] = dataclasses.field(default_factory=dict)
     preset: str | None = None
     players: pathlib.Path | None = None
     operands: str = ""
     num_steps: Callable[[Config], int] = operator.attrgetter("steps")
-    opponents: Mapping[str, Callable[[Any], AbstractActor]] = dataclasses.field(
+    opponents: "Mapping[str, Callable[[Any], zero_train.AbstractActor]]" = dataclasses.field(
         default_factory=dict
     )
-    opening_plies: int = OPENING_PLIES
+    opening_plies: int | None = None
     presets_of: Callable[[str, Sequence[str]], Mapping[str, Config]] | None = None
     called_by: str = ""
     program: tuple[str, str] = ("zero", importlib.metadata.version("zero-app"))
@@ -169,7 +199,9 @@ def write_report(
     return path
 
 
-def built(app: App[Config], config: Config, devices: int | None = None, fsdp: int = 1) -> Loop:
+def built(
+    app: App[Config], config: Config, devices: int | None = None, fsdp: int = 1
+) -> "zero_train.Loop":
     """The loop of a configuration; without `devices` to play on one, which need not learn."""
     with as_usage_error("actor_devices", "fsdp"):
         loop = app.build(config)
@@ -194,5 +226,5 @@ def built(app: App[Config], config: Config, devices: int | None = None, fsdp: in
                 "--batch."
             )
         acting = config.actor_devices
-        mesh = data_mesh(devices, fsdp=fsdp)
+        mesh = zero_train.data_mesh(devices, fsdp=fsdp)
         return dataclasses.replace(loop, mesh=mesh, actor_devices=acting)

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaxlib import utils  # pyright: ignore[reportAttributeAccessIssue]
-
 
 _THREAD = "zero-background"
 
@@ -53,6 +51,8 @@ def busy() -> bool:
 def quiet_compiler() -> Iterator[None]:
     """XLA writes no errors to stderr inside of the `with` block: those of a compiler are raised in
     Python too, but for the advice to report a bug after two minutes of work, which is none."""
+    from jaxlib import utils  # pyright: ignore[reportAttributeAccessIssue]
+
     # It has the least level of its messages to set, and none to ask for; 1 is that of jaxlib.
     level = getattr(utils, "absl_set_min_log_level", lambda number: None)
     level(3)

@@ -16,14 +16,9 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, SupportsIndex
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import SingleDeviceSharding
-from jaxtyping import PyTree
 
-from zero_train import is_writer, of_writer, together
-
+from .._command._lazy import jax, zero_train
 from ._disk import children, remove, sync, to_disk
 from ._lines import as_step, plain
 from ._manifest import (
@@ -104,7 +99,7 @@ class Checkpoints:
     def save(
         self,
         step: SupportsIndex,
-        state: PyTree,
+        state: Any,
         *,
         about: Mapping[str, Any] = types.MappingProxyType({}),
         wait: bool = True,
@@ -134,23 +129,23 @@ class Checkpoints:
         size = sum(x.nbytes for x in leaves.values())
         temporary = self.directory / f".{number:08d}.tmp"
         with self._complained(number, temporary, size):
-            if is_writer():
+            if zero_train.is_writer():
                 self.directory.mkdir(parents=True, exist_ok=True)
                 for path in children(self.directory):
                     if re.fullmatch(r"\.[0-9]{8,}(\.old)?\.tmp", path.name):
                         remove(path)  # what an interrupted save left
                 temporary.mkdir()
-            together("Checkpoints.begin")
+            zero_train.together("Checkpoints.begin")
             written = _write(temporary / _ARRAYS, {i: x for i, x in leaves.items() if x.size})
 
         def end() -> None:
             with self._complained(number, temporary, size):
                 written()
-                if is_writer():
+                if zero_train.is_writer():
                     write_manifest(temporary, number, entries, said)
                     to_disk(temporary)
                     self._commit(number, temporary)
-                together("Checkpoints.end")
+                zero_train.together("Checkpoints.end")
             self.seconds = time.monotonic() - began
 
         self._saving = _writer.submit(end)
@@ -171,7 +166,7 @@ class Checkpoints:
                 if saving.done() and self._saving is saving:
                     self._saving = None
 
-    def restore(self, like: PyTree, *, step: SupportsIndex | None = None) -> Any:
+    def restore(self, like: Any, *, step: SupportsIndex | None = None) -> Any:
         """Restores the state saved as `step`.
 
         **Arguments:**
@@ -187,7 +182,7 @@ class Checkpoints:
             raise CheckpointError(said) from Damage(damages[0])
         return self._restore(found, like)
 
-    def restore_latest(self, like: PyTree, *, tell: Callable[[str], object]) -> tuple[int, Any]:
+    def restore_latest(self, like: Any, *, tell: Callable[[str], object]) -> tuple[int, Any]:
         """Restores the latest checkpoint that is not damaged, and returns its step and state.
 
         **Arguments:**
@@ -202,7 +197,7 @@ class Checkpoints:
         if found is None:
             raise CheckpointError(f"{'; '.join(damages)}; there is no other. Put a copy back.")
         state = self._restore(found, like)
-        if damages and is_writer():
+        if damages and zero_train.is_writer():
             tell(f"{'; '.join(damages)}; checkpoint {found} is used instead.")
         return found, state
 
@@ -224,11 +219,11 @@ class Checkpoints:
                     return step
             return None
 
-        found = first() if is_writer() else None
-        found, damages = of_writer("Checkpoints.restore", (found, damages))
+        found = first() if zero_train.is_writer() else None
+        found, damages = zero_train.of_writer("Checkpoints.restore", (found, damages))
         return found, damages
 
-    def _restore(self, step: int, like: PyTree) -> Any:
+    def _restore(self, step: int, like: Any) -> Any:
         try:
             folder = self._folders()[step]
             leaves = read_manifest(folder, step)["leaves"]
@@ -275,7 +270,7 @@ class Checkpoints:
         """Removes the checkpoints after `step`, which a resumed run saves again."""
         number = as_step(step, CheckpointError)
         for later in self.steps():
-            if later > number and is_writer():
+            if later > number and zero_train.is_writer():
                 self._remove(later)
 
     def _remove(self, step: int) -> None:
@@ -329,7 +324,7 @@ class Checkpoints:
         try:
             yield
         except Exception as e:  # Orbax passes on whatever its storage raises
-            if is_writer():
+            if zero_train.is_writer():
                 shutil.rmtree(temporary, ignore_errors=True)
             reason = " ".join(str(e).split())
             if "No space left" in reason or "quota exceeded" in reason:
@@ -358,10 +353,10 @@ def _label(index: int) -> str:
 
 
 def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _flatten(state: PyTree) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _flatten(state: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The arrays by label, with keys as their data, and the manifest's entry of each."""
     leaves, entries = {}, []
     for index, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(state)[0]):
@@ -395,25 +390,25 @@ def _about(about: Any) -> dict[str, Any]:
     return said
 
 
-def _target(leaf: Any) -> jax.ShapeDtypeStruct | np.ndarray:
+def _target(leaf: Any) -> "jax.ShapeDtypeStruct | np.ndarray":
     """What Orbax restores an array as. An array of NumPy takes no memory here."""
     if not _is_key(leaf) and jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
         return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
     sharding = getattr(leaf, "sharding", None)
     if sharding is None:
-        sharding = SingleDeviceSharding(jax.local_devices()[0])
+        sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     if _is_key(leaf):
         # A key's sharding names its own axes; its data has more at the end, which are whole.
         leaf = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def _empty(leaf: Any, impl: str | None) -> jax.Array | np.ndarray:
+def _empty(leaf: Any, impl: str | None) -> "jax.Array | np.ndarray":
     # Orbax stores no arrays without elements.
     target = _target(leaf)
     if isinstance(target, np.ndarray):
         return target.copy()
-    data = jax.device_put(jnp.zeros(target.shape, target.dtype), target.sharding)
+    data = jax.device_put(jax.numpy.zeros(target.shape, target.dtype), target.sharding)
     return data if impl is None else jax.random.wrap_key_data(data, impl=impl)
 
 
@@ -450,7 +445,7 @@ def _own(array: Any) -> Any:
 
 
 def _read(
-    folder: pathlib.Path, targets: dict[str, jax.ShapeDtypeStruct | np.ndarray]
+    folder: pathlib.Path, targets: "dict[str, jax.ShapeDtypeStruct | np.ndarray]"
 ) -> dict[str, Any]:
     if not targets:
         return {}

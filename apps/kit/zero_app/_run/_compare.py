@@ -9,9 +9,8 @@ from typing import Annotated, Any, get_args, Literal
 import tyro
 from rich.console import Console
 
-from zero_train import probability_of_improvement
-
 from .._command._errors import UsageError, warn
+from .._command._lazy import zero_train
 from ._app import AbstractCommand, App
 from ._curves import Chart, evaluation_charts, Found, save_charts, training_charts
 from ._data import check_data, write_data
@@ -173,7 +172,7 @@ def seed_figures(found: Found) -> list[list[str]]:
             if first is not None:
                 better = key[1].better
                 x, y = (better * scores[:, None] for scores in (last, first[1]))
-                chance = probability_of_improvement(x, y)
+                chance = zero_train.probability_of_improvement(x, y)
                 compared = _compared(first[0], figure)
                 compared.append(_interval(*map(float, (chance.value, chance.low, chance.high))))
             rows.append([key[0], name, f"{count}", f"{one.steps[-1]:,}", middle, *compared])

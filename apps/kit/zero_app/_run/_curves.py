@@ -8,8 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from zero_train import interquartile_mean, stratified_bootstrap
-
+from .._command._lazy import zero_train
 from ._groups import Evaluated, Groups
 from ._measures import Measure, measured, named
 from ._page import picture
@@ -103,7 +102,7 @@ def _middle(curves: Sequence[Series]) -> Series:
         return Series(first.label, [], [])
     x = [at for at in first.x if at <= min(one.x[-1] for one in others)]
     y = np.stack([np.interp(x, one.x, one.y) for one in curves], axis=-1)
-    return Series(first.label, x, interquartile_mean(y[..., None]).tolist())
+    return Series(first.label, x, zero_train.interquartile_mean(y[..., None]).tolist())
 
 
 def evaluation_charts(groups: Groups, found: Found | None) -> Iterator[Chart]:
@@ -195,7 +194,7 @@ def _profiles(groups: Groups, found: Found) -> Iterator[Chart]:
 def _profile(name: str, scores: Sequence[np.ndarray], at: np.ndarray) -> Series:
     """The share of scores above each threshold, the mean over the runs, as steps."""
     shares = np.array([[np.mean(run > limit) for run in scores] for limit in at])
-    mean = stratified_bootstrap(lambda x: x.mean(axis=(-2, -1)), shares[..., None])
+    mean = zero_train.stratified_bootstrap(lambda x: x.mean(axis=(-2, -1)), shares[..., None])
     y, low, high = (np.repeat(x, 2)[:-1].tolist() for x in (mean.value, mean.low, mean.high))
     return Series(name, np.repeat(at, 2)[1:].tolist(), y, band=(low, high))
 

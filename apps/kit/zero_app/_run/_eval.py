@@ -8,7 +8,7 @@ import jax
 import jax.random as jr
 from annotated_types import Interval
 
-from zero_train import AbstractActor, RandomActor
+from zero_train import AbstractActor, OPENING_PLIES, RandomActor
 
 from .._command._config import Seed, Simulations
 from .._command._errors import UsageError
@@ -63,6 +63,7 @@ class Eval(AbstractPlayerCommand):
                 "player; leave --opening-plies out."
             )
         plies = app.opening_plies if self.opening_plies is None else self.opening_plies
+        plies = OPENING_PLIES if plies is None else plies
         player = with_simulations(trained.player, number)
         row, _ = measure(
             env,

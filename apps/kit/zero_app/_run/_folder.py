@@ -21,6 +21,7 @@ from jax.experimental.multihost_utils import reached_preemption_sync_point
 
 from zero_train import is_writer, together
 
+from .._command._errors import NonFiniteError
 from ._disk import children, reason, temporary, write_whole
 from ._lines import (
     check_kind,
@@ -35,11 +36,6 @@ from ._lines import (
 )
 from ._lock import is_lock, LOCK, Lock
 from ._provenance import check_run, CONFIG, differences, EVALUATED, LOGS, run_of
-
-
-class NonFiniteError(ValueError):
-    """A metric, or what a player's network returned, is NaN or infinite. The message is one line
-    for the user."""
 
 
 class Sink(Protocol):

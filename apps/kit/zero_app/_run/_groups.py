@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from zero_train import Estimate, interquartile_mean, stratified_bootstrap
-
 from .._command._errors import UsageError
+from .._command._lazy import zero_train
 from ._disk import children
 from ._measures import Measure, measured
 from ._options import MAY_DIFFER
@@ -127,9 +126,9 @@ class Evaluated:
     means: Float[np.ndarray, "steps runs"]
 
     @functools.cached_property
-    def middle(self) -> Estimate:
+    def middle(self) -> "zero_train.Estimate":
         """The interquartile mean over the runs at each step, with its interval."""
-        return stratified_bootstrap(interquartile_mean, self.means[..., None])
+        return zero_train.stratified_bootstrap(zero_train.interquartile_mean, self.means[..., None])
 
 
 def evaluated(name: str, runs: Sequence[StoredRun]) -> dict[tuple[str, Measure], Evaluated]:

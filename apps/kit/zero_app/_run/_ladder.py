@@ -1,4 +1,4 @@
-"""A ladder of the players of a run of a game of two, with Elo ratings, and its report."""
+"""A ladder of the players of a run of a game of two, with Elo ratings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,13 +18,8 @@ from ._evaluation import (
     who,
     with_simulations,
 )
-from ._measures import half_width, plus_minus, ratings, SCORE
-from ._page import charts, table, tables
-from ._report import chart, curve, imitation, last_evaluation, StoredRun
-
-
-#: How the names of a run's own players begin; the number of the step follows.
-_OWN = "step "
+from ._ladder_page import OWN
+from ._measures import plus_minus
 
 
 def elo_ladder(
@@ -62,10 +57,10 @@ def elo_ladder(
         return {player["name"]: player for player in players}
 
     def evaluate(step: int, player: AbstractActor) -> EvaluationResult:
-        actor, name = with_simulations(player, simulations), f"{_OWN}{step}"
+        actor, name = with_simulations(player, simulations), f"{OWN}{step}"
         opponents = dict(baselines)
         for past in _rivals(rows):
-            opponents[f"{_OWN}{past}"] = with_simulations(files.player(past), simulations)
+            opponents[f"{OWN}{past}"] = with_simulations(files.player(past), simulations)
         new, episodes = [], []
         for index, (opponent, other) in enumerate(opponents.items()):
             match, games_of_it = measure(
@@ -100,7 +95,7 @@ def _rivals(rows: Sequence[Mapping[str, Any]]) -> list[int]:
         return []
     best: int = rows[0]["step"]
     for row in rows:
-        if row["opponent"] == f"{_OWN}{best}" and row["wins"] > row["losses"]:
+        if row["opponent"] == f"{OWN}{best}" and row["wins"] > row["losses"]:
             best = row["step"]
     return list(dict.fromkeys((rows[-1]["step"], best)))
 
@@ -117,59 +112,3 @@ def _rated(rows: Sequence[Mapping[str, Any]], anchor: str) -> list[dict[str, Any
         for name, (elo, se) in ladder.ratings().items()
     ]
     return sorted(rated, key=lambda row: row["elo"])
-
-
-def ladder_page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
-    """The figures and sections of the report of an app whose evaluation is an
-    [`zero_app.elo_ladder`][], and whose agent is AlphaZero."""
-    players = ratings(run.folder)
-    past = sorted((p for p in players if "step" in p), key=lambda p: p["step"])
-    levels = [(p["name"], p["elo"]) for p in players if "step" not in p] if past else []
-    shown = {"Elo (95 %)": plus_minus(past[-1]["elo"], past[-1]["se"])} if past else {}
-    fixed = [row for row in run.evaluations if not row["opponent"].startswith(_OWN)]
-    if against := [row for row in fixed if row["opponent"] == "random"]:
-        shown["against random"] = f"{100 * against[-1]['score']:.1f} %"
-    # Runs of older versions may have several numbers of simulations.
-    several = len({row["simulations"] for row in fixed}) > 1
-    scores: dict[str, list[Mapping[str, Any]]] = {}
-    for row in fixed:
-        detail = f", {row['simulations']} simulations" if several else ""
-        scores.setdefault(row["opponent"] + detail, []).append(row)
-    learning = imitation(
-        run,
-        value_loss="Half the squared error of the predicted outcome.",
-        value_error="Mean distance between the predicted value and its target, from -1 to 1.",
-    )
-    strength = charts(
-        "Strength",
-        chart(
-            run,
-            "Elo",
-            "Past players on one ladder; bars are 95 % intervals.",
-            curve(past, "elo", error="se"),
-            levels=levels,
-        ),
-        chart(
-            run,
-            "Score against fixed opponents",
-            "A draw is half a win; bars are 95 % confidence intervals.",
-            *(curve(rows, SCORE.name, name, error=SCORE.bars) for name, rows in scores.items()),
-            percent=True,
-        ),
-    )
-    names = ("opponent", "simulations", "games", "wins", "draws", "losses")
-    last = last_evaluation(
-        run,
-        [*names, "score", "95 % interval"],
-        lambda row: [
-            *(row[name] for name in names),
-            f"{100 * row['score']:.1f} %",
-            f"{100 * row['score_low']:.1f} to {100 * row['score_high']:.1f} %",
-        ],
-    )
-    rows = [
-        [p["name"], f"{p['elo']:.0f}", f"± {half_width(p['se']):.0f}" if p["se"] else "anchor"]
-        for p in sorted(players, key=lambda p: -p["elo"])
-    ]
-    ladder = table("Elo ladder", ["player", "Elo", "95 % interval"], rows) if rows else ""
-    return shown, [learning, strength, tables(last, ladder)]

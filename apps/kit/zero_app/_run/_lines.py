@@ -11,10 +11,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, SupportsIndex
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from .._command._lazy import jax
 from ._disk import checksum, opened, read_whole, reason, write_whole
 
 
@@ -94,7 +93,7 @@ def plain(value: Any) -> Any:
         if array.ndim:
             return [plain(x) for x in array]
         value = array.item()
-        if jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize <= 4:
+        if jax.numpy.issubdtype(array.dtype, jax.numpy.floating) and array.dtype.itemsize <= 4:
             value = float(str(np.float32(array)))
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -127,7 +126,9 @@ def check_kind(owner: str, kind: type, called: str, /, **parts: Any) -> None:
 def numpy_of(value: Any) -> np.ndarray:
     """A number or an array in NumPy, whose own checks do not know bfloat16 and its like."""
     array = np.asarray(value)
-    return array.astype(np.float32) if jnp.issubdtype(array.dtype, jnp.bfloat16) else array
+    return (
+        array.astype(np.float32) if jax.numpy.issubdtype(array.dtype, jax.numpy.bfloat16) else array
+    )
 
 
 class JsonLines:

@@ -5,9 +5,7 @@ import json
 import pathlib
 from typing import Any
 
-from jax.tree_util import keystr, tree_flatten_with_path
-from jaxtyping import PyTree
-
+from .._command._lazy import jax
 from ._disk import changed, inventory, read_whole
 from ._lines import parsed
 
@@ -103,14 +101,16 @@ def spec(path: str, leaf: Any) -> dict[str, Any]:
     return {"path": path, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
 
 
-def specs(tree: PyTree) -> list[dict[str, Any]]:
+def specs(tree: Any) -> list[dict[str, Any]]:
     """The `spec` of every leaf of a tree."""
-    return [spec(name_of(path), leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
+    return [
+        spec(name_of(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    ]
 
 
 def name_of(path: tuple[Any, ...]) -> str:
     """What messages and manifests call a leaf."""
-    return keystr(path) or "the state"
+    return jax.tree_util.keystr(path) or "the state"
 
 
 def check_leaves(

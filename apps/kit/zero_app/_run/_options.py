@@ -8,11 +8,11 @@ import pathlib
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
-import jax
 import tyro
 
 from .._command._config import check_fields, Count, inherited, NonNegative
 from .._command._errors import flag, UsageError
+from .._command._lazy import jax
 from ._lines import read_json, RunError
 from ._provenance import CONFIG
 

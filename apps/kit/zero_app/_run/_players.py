@@ -8,22 +8,14 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 import tyro
-from jax.sharding import NamedSharding, PartitionSpec
-from jax.tree_util import keystr, tree_flatten_with_path
-from jaxtyping import Array, PyTree
 from safetensors import safe_open, SafetensorError
 from safetensors.numpy import save
 
-from zero_train import AbstractActor, Loop, with_arrays
-
 from .._command._config import AbstractConfig
 from .._command._errors import UsageError, warn
+from .._command._lazy import equinox as eqx, jax, zero_train
 from ._app import AbstractCommand, App, built, Trained
 from ._checkpoint import Checkpoints
 from ._disk import reason, write_whole
@@ -289,20 +281,20 @@ def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Confi
         for name, x in sorted(arrays.items())
     ]
     check_leaves(file, found, [spec(name, x) for name, x in wanted.items()])
-    leaves = [jnp.asarray(arrays[name]).astype(x.dtype) for name, x in named(shapes)]
+    leaves = [jax.numpy.asarray(arrays[name]).astype(x.dtype) for name, x in named(shapes)]
     player = player_of(loop, jax.tree.unflatten(jax.tree.structure(shapes), leaves))
     return Trained(config, loop, player, step, origin, strength)
 
 
-def named(tree: PyTree) -> list[tuple[str, Any]]:
+def named(tree: Any) -> list[tuple[str, Any]]:
     """The leaves of a tree, each with its path, such as `model.evaluate.network.stem.weight`."""
-    leaves, _ = tree_flatten_with_path(tree)
-    return [(keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves]
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves]
 
 
-def _stored(array: Array, half: bool) -> np.ndarray:
+def _stored(array: "jax.Array", half: bool) -> np.ndarray:
     stored = np.array(array, order="C")
-    if not jnp.issubdtype(array.dtype, jnp.floating):
+    if not jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
         return stored
     if stored.dtype.name not in ("float16", "float32", "float64"):
         return stored.astype(np.float32)  # NumPy has no such type, and the format none of NumPy's
@@ -313,8 +305,8 @@ def _stored(array: Array, half: bool) -> np.ndarray:
 
 def _restored_dtype(stored: Any, wanted: Any) -> Any:
     """Numbers may have been rounded, or widened."""
-    floats = [x is not None and jnp.issubdtype(x, jnp.floating) for x in (stored, wanted)]
-    return wanted if all(floats) else stored
+    is_float = lambda x: x is not None and jax.numpy.issubdtype(x, jax.numpy.floating)
+    return wanted if is_float(stored) and is_float(wanted) else stored
 
 
 def _origin(folder: pathlib.Path, step: int) -> dict[str, Any]:
@@ -327,33 +319,34 @@ def _origin(folder: pathlib.Path, step: int) -> dict[str, Any]:
 # A player is saved as the arrays of the agent's actor at full strength.
 
 
-def player_arrays(loop: Loop, agent: PyTree[Array]) -> PyTree[Array]:
+def player_arrays(loop: "zero_train.Loop", agent: Any) -> Any:
     """What is saved of a player, on one device: the state is on all devices of the mesh, and an
     evaluation would run on all of them. Of several processes each has all of it."""
     arrays = _arrays(loop.agent.actor(agent, explore=False))
     alone = jax.process_count() == 1
-    where = jax.devices()[0] if alone else NamedSharding(loop.learner_mesh, PartitionSpec())
+    everywhere = jax.sharding.PartitionSpec()
+    where = jax.devices()[0] if alone else jax.sharding.NamedSharding(loop.learner_mesh, everywhere)
     return jax.device_put(arrays, where)
 
 
-def player_shapes(loop: Loop) -> PyTree[jax.ShapeDtypeStruct]:
+def player_shapes(loop: "zero_train.Loop") -> Any:
     """Shapes and dtypes of [`player_arrays`]."""
     shapes = eqx.filter_eval_shape(lambda: _fresh(loop))
     return eqx.filter(shapes, lambda x: isinstance(x, jax.ShapeDtypeStruct))
 
 
-def player_of(loop: Loop, arrays: PyTree[Array]) -> AbstractActor:
+def player_of(loop: "zero_train.Loop", arrays: Any) -> "zero_train.AbstractActor":
     """The player with these arrays, on a device of this process."""
     here = lambda x: x if getattr(x, "is_fully_addressable", True) else x.addressable_data(0)
     # By way of the host, so that they are committed to no device: else so would be the states after
     # the first move, and acting would be compiled once for the first state and once for the others.
     arrays = jax.device_get(jax.tree.map(here, arrays))
-    return with_arrays(lambda: _fresh(loop), jax.device_put(arrays))
+    return zero_train.with_arrays(lambda: _fresh(loop), jax.device_put(arrays))
 
 
-def _fresh(loop: Loop) -> AbstractActor:
-    return loop.agent.actor(loop.agent.init(key=jr.key(0)), explore=False)
+def _fresh(loop: "zero_train.Loop") -> "zero_train.AbstractActor":
+    return loop.agent.actor(loop.agent.init(key=jax.random.key(0)), explore=False)
 
 
-def _arrays(player: AbstractActor) -> PyTree[Array]:
+def _arrays(player: "zero_train.AbstractActor") -> Any:
     return eqx.filter(player, eqx.is_array)

@@ -26,11 +26,10 @@ from ._provenance import PLAYERS, run_of
 def play_films(
     app: App[Any], run: str, number: int, seed: int = 0, *, run_code: bool = False
 ) -> None:
-    """Plays episodes of so many players of a run, from the first to the newest, and keeps them in
-    its folder for this report and all later ones, in place of the earlier ones. All begin with the
-    same randomness. Nothing changes where there are none to play, or the app has no pictures."""
-    if app.episode is None or not number:
-        return
+    """Plays episodes of so many players of a run, of an app that has pictures of them, from the
+    first to the newest, and keeps them in its folder for this report and all later ones, in place
+    of the earlier ones. All begin with the same randomness."""
+    assert app.episode is not None
     newest = load(app, run, run_code=run_code)
     saved = Checkpoints(pathlib.Path(run) / PLAYERS, keep=None)
     steps = [step for step in saved.steps() if step <= newest.step]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Real
+from jaxtyping import Float, Int
 
 from ._disk import read_whole, write_whole
 from ._lines import as_step, check_kind, complaining, parsed, plain, RunError
@@ -87,7 +87,7 @@ class Results:
 
     def add(
         self,
-        metrics: Mapping[str, Real[Array | np.ndarray, " episodes"]],
+        metrics: Mapping[str, Any],
         *,
         environment: str,
         task: str,

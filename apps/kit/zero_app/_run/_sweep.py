@@ -1,134 +1,30 @@
 """Sweeps: many runs with other flags, chosen by Optuna."""
 
 import dataclasses
-import difflib
-import importlib.util
 import json
 import os
-import pathlib
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, get_type_hints, Literal, TypeVar
+from typing import Any, TypeVar
 
-import tyro
-from annotated_types import Interval
-
-from .._command._config import AbstractConfig, check_fields, NonNegative
-from .._command._errors import as_line, flag, UsageError, warn
+from .._command._config import AbstractConfig
+from .._command._errors import as_line, flag, NonFiniteError, UsageError, warn
 from ._app import App
 from ._disk import write_whole
-from ._folder import NonFiniteError, RunFolder
+from ._folder import RunFolder
 from ._lines import lines_of
 from ._measures import MEASURES
-from ._options import folder_of, following, Launch, of_seeds, Options
+from ._options import folder_of, following, of_seeds, Options
 from ._provenance import CONFIG, finished_steps
+from ._space import space_of, Sweep
 from ._train import train
 
 
 Config = TypeVar("Config", bound=AbstractConfig)
 
-_MISSING = (
-    "a sweep needs the package optuna; begin the command with `uv run --extra sweep` or install it "
-    "with `pip install optuna`."
-)
-_FORMS = "give NAME=LOW:HIGH, NAME=log:LOW:HIGH or NAME=A,B,C with the name of a flag of training"
 #: The seconds between two signs of life of a worker, and those after which it counts as gone.
 _BEAT, _GONE = 5, 30
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """What is swept over, and for how long."""
-
-    over: tuple[str, ...] = ()
-    """The flags to search for, each as NAME=LOW:HIGH, NAME=log:LOW:HIGH or NAME=A,B,C, such as
-    learning-rate=log:1e-4:1e-2 blocks=1:3 search=gumbel,puct."""
-    trials: Annotated[int, Interval(ge=1, le=10**6)] = 20
-    """How many configurations are tried, by all workers of the sweep together."""
-    minutes: NonNegative | None = None
-    """Stop so many minutes after the command began; the same command goes on."""
-    sampler: Literal["tpe", "random", "grid"] = "tpe"
-    """Tree-structured Parzen estimators, random draws, or all combinations of lists."""
-    prune: bool = True
-    """End a trial whose evaluation is below the median of those of the trials before it."""
-    storage: str = ""
-    """Where the trials are kept, as a URL of SQLAlchemy such as postgresql://USER@HOST/NAME, which
-    workers on several machines share; by default OUT/sweep.db, by SQLite."""
-    out: pathlib.Path
-    """The folder of the runs of the trials, and of best.json."""
-    launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
-    """The devices of each run."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[str, Any]:
-    """Optuna's distributions of the flags of a sweep, by the names of the fields.
-
-    **Raises:** [`zero_app.UsageError`][] where training would refuse an end of a range or a choice,
-    and without Optuna.
-    """
-    if importlib.util.find_spec("optuna") is None:
-        raise UsageError(_MISSING)
-    if not over:
-        raise UsageError(f"--over is missing; {_FORMS}.")
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
-
-    names = [field.name for field in dataclasses.fields(config)]
-    hints, space = get_type_hints(type(config)), dict[str, Any]()
-    for said in over:
-        name, equals, spec = said.removeprefix("--").partition("=")
-        name, refused = name.replace("-", "_"), f"--over {said} was given"
-        if not equals or not spec:
-            raise UsageError(f"{refused}; {_FORMS}.")
-        if name not in names:
-            near = difflib.get_close_matches(name, names, 1, 0.7)
-            then = f"did you mean {flag(near[0])}?" if near else f"{_FORMS}."
-            raise UsageError(f"{refused}, and training has no flag {flag(name)}; {then}")
-        if name in ("seed", "env"):
-            then = "give --seeds" if name == "seed" else "sweep over one environment"
-            raise UsageError(f"{refused}; {then}.")
-        if name in space:
-            raise UsageError(f"{refused}, and {flag(name)} twice; give each flag once.")
-        words = spec.split(",") if ":" not in spec else spec.removeprefix("log:").split(":")
-        values = [_value(config, name, hints[name], word, refused) for word in words]
-        if ":" not in spec:
-            space[name] = CategoricalDistribution(values)
-            continue
-        log = spec.startswith("log:")
-        kinds = {FloatDistribution: float, IntDistribution: int}
-        kind = next((x for x, number in kinds.items() if hints[name] is number), None)
-        if sampler == "grid":
-            raise UsageError(f"{refused} with --sampler grid; give a list, as in {said[:9]}=A,B,C.")
-        if kind is None or len(values) != 2 or not values[0] < values[1]:
-            raise UsageError(f"{refused}; a range is LOW:HIGH of two numbers, the lower one first.")
-        if log and not values[0] > 0:
-            raise UsageError(f"{refused}; a range of logarithms begins above 0.")
-        space[name] = kind(*values, log=log)
-    return space
-
-
-def _value(config: AbstractConfig, name: str, hint: Any, word: str, refused: str) -> Any:
-    """A value of a flag, which a configuration can have."""
-    try:
-        if hint is bool:
-            value: Any = {"true": True, "false": False}[word.lower()]
-        else:
-            value = hint(word) if hint in (int, float) else word
-        dataclasses.replace(config, **{name: value})
-    except (ValueError, KeyError, TypeError) as e:
-        kinds = {int: "a whole number", float: "a number", bool: "true or false"}
-        is_ours = isinstance(e, UsageError)
-        raise UsageError(
-            f"{refused}: {e}" if is_ours else f"{refused}; {word} is not {kinds.get(hint, hint)}."
-        ) from e
-    return value
 
 
 class _StoppedError(Exception):

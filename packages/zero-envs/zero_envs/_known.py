@@ -1,0 +1,172 @@
+"""The names of environments, and what is known of each before it is made. JAX is not imported, nor
+any library of environments, which all take seconds."""
+
+import ast
+import difflib
+import importlib.util
+import pathlib
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+
+class EnvironmentFacts(NamedTuple):
+    """Facts of an environment that are known before it is made.
+
+    **Attributes:**
+
+    - `actions`: of which kind they are; `None` if of another one.
+    - `num_players`: 1 or 2.
+    - `hidden`: see [`zero_envs.AbstractEnvironment`][].
+    - `resamples`: whether it is a [`zero_envs.AbstractHiddenEnvironment`][].
+    - `chance`: whether it is a [`zero_envs.AbstractChanceEnvironment`][].
+    """
+
+    actions: Literal["discrete", "factored", "continuous"] | None
+    num_players: int = 1
+    hidden: bool = False
+    resamples: bool = False
+    chance: bool = False
+
+
+_OWN = {
+    "2048": EnvironmentFacts("discrete", chance=True),
+    "cartpole": EnvironmentFacts("discrete"),
+    "minesweeper": EnvironmentFacts("discrete", hidden=True, resamples=True),
+    "monsters": EnvironmentFacts("discrete", chance=True),
+    "othello": EnvironmentFacts("discrete", 2),
+    "pendulum": EnvironmentFacts("continuous"),
+}
+
+#: The two-player card games of pgx, whose state is only partly observable.
+PGX_HIDDEN = frozenset({"kuhn_poker", "leduc_holdem"})
+
+# The players of those games that do not have two: constructing a game to see them takes seconds.
+_PGX_PLAYERS = {
+    "2048": 1,
+    "minatar-asterix": 1,
+    "minatar-breakout": 1,
+    "minatar-freeway": 1,
+    "minatar-seaquest": 1,
+    "minatar-space_invaders": 1,
+    "sparrow_mahjong": 3,
+}
+
+#: The games of pgx that need a downloaded data file to be constructed.
+PGX_DOWNLOADED = frozenset({"bridge_bidding"})
+
+#: The classes of Jumanji's environments whose state is only partly observable.
+JUMANJI_HIDDEN = frozenset({"Minesweeper", "RobotWarehouse"})
+
+# Those with several rewards, or actions that are not discrete.
+_JUMANJI_REFUSED = frozenset({"Connector", "LevelBasedForaging", "SearchAndRescue"})
+
+#: Those with too many actions to number them.
+JUMANJI_FACTORED = frozenset({"FlatPack", "JobShop", "MMST"})
+
+
+def known_environments() -> dict[str, EnvironmentFacts]:
+    """Every name that [`zero_envs.make`][] accepts, those of the libraries that are installed
+    included, and what is known of it. Neither JAX nor any of the libraries is imported."""
+    return {name: facts for name, facts in _registered().items() if facts is not None}
+
+
+def check_name(name: str) -> None:
+    """Checks that [`zero_envs.make`][] may know an environment of a name, or that it names code of
+    the user's own, which is not looked at. As [`zero_envs.known_environments`][], it imports
+    nothing.
+
+    **Raises:** `ValueError` with the nearest names.
+    """
+    registered, known = _registered(), known_environments()
+    library, slash, theirs = name.partition("/")
+    others = [f"{one}/NAME" for one in _LIBRARIES]
+    if ":" in name or name in registered:
+        return
+    if slash and library in _LIBRARIES:
+        within = [one for one in known if one.startswith(f"{library}/")]
+        if not within:  # it is not installed, as its adapter says
+            return
+        raise unknown("make", name, within, known)
+    if slash:
+        near = difflib.get_close_matches(library, _LIBRARIES, 1)
+        meant = f" Did you mean {near[0]}/{theirs}?" if near else ""
+        raise ValueError(f'make("{name}"): no such library.{meant} Allowed: {", ".join(others)}.')
+    raise unknown("make", name, [*_OWN, *others, "module:Class"], known)
+
+
+def unknown(
+    call: str, name: str, allowed: Iterable[str], known: Iterable[str] | None = None
+) -> ValueError:
+    """An error for an unknown name, which says what is `allowed` and the nearest of the `known`
+    names, with or without their libraries; these are by default those allowed."""
+    allowed = sorted(allowed)
+    bare: dict[str, list[str]] = {}
+    for one in allowed if known is None else known:
+        bare.setdefault(_bare(one), []).append(one)
+    found = difflib.get_close_matches(_bare(name), bare, 3, 0.65)
+    # Only the library is missing or wrong, so no other name is suggested.
+    near = [one for part in found[: 1 if _bare(name) in bare else None] for one in bare[part]]
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return ValueError(
+        f'{call}("{name}"): no such environment.{meant} Allowed: {", ".join(allowed)}.'
+    )
+
+
+def _bare(name: str) -> str:
+    """A name without its library."""
+    return name.rpartition("/")[2].lower()
+
+
+def _registered() -> dict[str, EnvironmentFacts | None]:
+    """The names of all environments, `None` for those that are refused when they are made."""
+    found: dict[str, EnvironmentFacts | None] = {**_OWN}
+    for library, names in _LIBRARIES.items():
+        found |= {f"{library}/{name}": facts for name, facts in sorted(names().items())}
+    return found
+
+
+def _brax_names() -> dict[str, EnvironmentFacts | None]:
+    names = _assigned("brax", "envs/__init__.py", "_envs")
+    keys = names.keys if isinstance(names, ast.Dict) else []
+    return {ast.literal_eval(name): EnvironmentFacts("continuous") for name in keys if name}
+
+
+def _pgx_names() -> dict[str, EnvironmentFacts | None]:
+    ids = _assigned("pgx", "core.py", "EnvId")
+    games = ast.literal_eval(ids.slice) if isinstance(ids, ast.Subscript) else ()
+    facts = lambda x: EnvironmentFacts("discrete", _PGX_PLAYERS.get(x, 2), x in PGX_HIDDEN)
+    refused = {*PGX_DOWNLOADED, *(game for game, players in _PGX_PLAYERS.items() if players > 2)}
+    return {game: None if game in refused else facts(game) for game in games}
+
+
+def _jumanji_names() -> dict[str, EnvironmentFacts | None]:
+    names = {}
+    for node in ast.walk(_syntax("jumanji", "__init__.py")):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "register":
+            given = {word.arg: word.value for word in node.keywords}
+            kind = ast.literal_eval(given["entry_point"]).rpartition(":")[2]
+            actions = "factored" if kind in JUMANJI_FACTORED else "discrete"
+            facts = EnvironmentFacts(actions, hidden=kind in JUMANJI_HIDDEN)
+            refused = kind in _JUMANJI_REFUSED
+            names[ast.literal_eval(given["id"])] = None if refused else facts
+    return names
+
+
+#: What reads the registry of each library, which is empty where it is not installed.
+_LIBRARIES = {"brax": _brax_names, "jumanji": _jumanji_names, "pgx": _pgx_names}
+
+
+def _assigned(library: str, file: str, name: str) -> Any:
+    """What is assigned to a name in a file of a library."""
+    for node in _syntax(library, file).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return node.value
+    return None
+
+
+def _syntax(library: str, file: str) -> ast.Module:
+    """The syntax tree of a file of a library, which is empty if it is not installed."""
+    spec = importlib.util.find_spec(library)
+    if spec is None or spec.origin is None:
+        return ast.parse("")
+    return ast.parse((pathlib.Path(spec.origin).parent / file).read_text("utf-8"))
