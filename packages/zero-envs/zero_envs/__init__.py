@@ -22,7 +22,7 @@ What holds of all of them, and is not said again:
 import importlib.metadata
 
 from . import testing as testing
-from ._brax import BraxEnvironment as BraxEnvironment, BraxState as BraxState
+from ._brax import BraxEnvironment as BraxEnvironment
 from ._code import load_class as load_class, own_code as own_code
 from ._control import (
     CartPole as CartPole,
@@ -72,6 +72,11 @@ from ._monsters import (
 )
 from ._othello import Othello as Othello, OthelloState as OthelloState
 from ._pgx import PgxEnvironment as PgxEnvironment, PgxState as PgxState
+from ._physics import (
+    AbstractPhysicsEnvironment as AbstractPhysicsEnvironment,
+    PhysicsState as PhysicsState,
+)
+from ._playground import PlaygroundEnvironment as PlaygroundEnvironment
 from ._sokoban import SokobanGenerator as SokobanGenerator, SokobanLevel as SokobanLevel
 from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 
