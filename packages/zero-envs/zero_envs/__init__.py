@@ -2,7 +2,7 @@
 
 - By name: `make("pgx/chess")` makes an environment, `known_environments` lists all names.
 - Of other libraries: `PgxEnvironment`, `JumanjiEnvironment`, `FactoredJumanjiEnvironment`,
-  `BraxEnvironment`.
+  `BraxEnvironment`, `PlaygroundEnvironment`, `gymnax_environment`, `stoa_environment`.
 - Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
 - To write one: derive from `AbstractDiscreteEnvironment`, `AbstractChanceEnvironment` (known
   probabilities), `AbstractHiddenEnvironment`, `AbstractContinuousEnvironment` or
@@ -22,6 +22,11 @@ What holds of all of them, and is not said again:
 import importlib.metadata
 
 from . import testing as testing
+from ._adapted import (
+    AdaptedEnvironment as AdaptedEnvironment,
+    AdaptedState as AdaptedState,
+    ContinuousAdaptedEnvironment as ContinuousAdaptedEnvironment,
+)
 from ._brax import BraxEnvironment as BraxEnvironment
 from ._code import load_class as load_class, own_code as own_code
 from ._control import (
@@ -46,6 +51,7 @@ from ._game2048 import (
     Game2048Afterstate as Game2048Afterstate,
     Game2048State as Game2048State,
 )
+from ._gymnax import gymnax_environment as gymnax_environment
 from ._jumanji import (
     FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
     JumanjiEnvironment as JumanjiEnvironment,
@@ -78,6 +84,7 @@ from ._physics import (
 )
 from ._playground import PlaygroundEnvironment as PlaygroundEnvironment
 from ._sokoban import SokobanGenerator as SokobanGenerator, SokobanLevel as SokobanLevel
+from ._stoa import stoa_environment as stoa_environment
 from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 
 

@@ -33,7 +33,8 @@ _DEFAULT_BACKENDS = ("spring", "generalized")
 
 
 class BraxEnvironment(AbstractPhysicsEnvironment):
-    """A brax environment without brax's wrappers: see [`zero_envs.AbstractPhysicsEnvironment`][]."""
+    """A brax environment without brax's wrappers: see
+    [`zero_envs.AbstractPhysicsEnvironment`][]."""
 
     env: Any = eqx.field(static=True)
     max_steps: int
@@ -160,4 +161,3 @@ def _bounds(env: Any) -> Bounds:
     if actuator is None:
         return -np.inf, np.inf
     return actuator.ctrl_range[:, 0], actuator.ctrl_range[:, 1]
-

@@ -74,9 +74,9 @@ def is_key(path: str, dtype: Any, shape: tuple[int, ...]) -> bool:
 
 def without_keys(tree: Any) -> Any:
     """The state of a library, in which every PRNG key is `None`."""
-    return tree_map_with_path(
-        lambda path, x: None if is_key(keystr(path), x.dtype, x.shape) else x, tree
-    )
+    # Some leaves are Python numbers.
+    hidden = lambda path, x: is_key(keystr(path), jnp.result_type(x), jnp.shape(x))
+    return tree_map_with_path(lambda path, x: None if hidden(path, x) else x, tree)
 
 
 def with_keys(like: Any, tree: Any, key: PRNGKeyArray) -> Any:
@@ -114,9 +114,9 @@ def checked_bounds(
         ) from None
     if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
         raise ValueError(
-            f"{call}(<{name}>): its actions have no bounds (low {low.tolist()}, high {high.tolist()}), so "
-            "they cannot be mapped to [-1, 1]; pass bounds=(low, high), all finite and low below "
-            "high."
+            f"{call}(<{name}>): its actions have no bounds (low {low.tolist()}, high "
+            f"{high.tolist()}), so they cannot be mapped to [-1, 1]; pass bounds=(low, high), all "
+            "finite and low below high."
         )
     return tuple(low.tolist()), tuple(high.tolist())
 

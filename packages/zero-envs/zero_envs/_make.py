@@ -14,11 +14,13 @@ from ._control import CartPole, Pendulum
 from ._environment import AbstractEnvironment
 from ._foreign import unknown, UnknownNameError
 from ._game2048 import Game2048
+from ._gymnax import gymnax_environment, gymnax_names
 from ._jumanji import jumanji_environment, jumanji_names
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
 from ._othello import Othello
 from ._pgx import pgx_names, PgxEnvironment
+from ._playground import playground_names, PlaygroundEnvironment
 
 
 _OWN: dict[str, type[Any]] = {
@@ -31,8 +33,10 @@ _OWN: dict[str, type[Any]] = {
 }
 _ADAPTERS: dict[str, Callable[..., Any]] = {
     "brax": BraxEnvironment,
+    "gymnax": gymnax_environment,
     "jumanji": jumanji_environment,
     "pgx": PgxEnvironment,
+    "playground": PlaygroundEnvironment,
 }
 
 
@@ -46,7 +50,8 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     | name | environment |
     |---|---|
     | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
-    | `brax/ant`, `jumanji/Snake-v1`, `pgx/othello` | of another library, through its adapter |
+    | `brax/ant`, `gymnax/Catch-bsuite`, `jumanji/Snake-v1`, `pgx/othello`, \
+`playground/WalkerRun` | of another library, through its adapter |
     | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options, \
 or a function that is annotated to return an environment |
 
@@ -98,10 +103,13 @@ def known_environments() -> dict[str, EnvironmentFacts]:
     }
     for name in sorted(brax_names()):
         found[f"brax/{name}"] = EnvironmentFacts(BraxEnvironment, 1, False)
-    for name, (kind, hidden) in sorted(jumanji_names().items()):
-        found[f"jumanji/{name}"] = EnvironmentFacts(kind, 1, hidden)
+    for library, names in (("gymnax", gymnax_names()), ("jumanji", jumanji_names())):
+        for name, (kind, hidden) in sorted(names.items()):
+            found[f"{library}/{name}"] = EnvironmentFacts(kind, 1, hidden)
     for name, (players, hidden) in sorted(pgx_names().items()):
         found[f"pgx/{name}"] = EnvironmentFacts(PgxEnvironment, players, hidden)
+    for name, hidden in sorted(playground_names().items()):
+        found[f"playground/{name}"] = EnvironmentFacts(PlaygroundEnvironment, 1, hidden)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What brax and MuJoCo Playground have in common: simulated bodies that a vector of numbers moves."""
+"""What the adapters to brax and MuJoCo Playground have in common."""
 
 import abc
 import contextlib
