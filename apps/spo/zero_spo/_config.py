@@ -33,7 +33,8 @@ class Config(AbstractConfig):
     """Blocks between two evaluations."""
 
     env: str = "pendulum"
-    """pendulum, cartpole, brax/NAME, jumanji/NAME, pgx/NAME of one player, or module:Class."""
+    """pendulum, cartpole, brax/NAME, gymnax/NAME, jumanji/NAME, pgx/NAME of one player,
+    playground/NAME, or module:Class."""
     backend: str = "auto"
     """The physics backend of brax: generalized, mjx, positional, spring, or auto: spring where the
     environment supports it."""

@@ -38,9 +38,9 @@ def longest_episode(env: World) -> int:
 
 def continuous(name: str) -> bool:
     """Whether the actions of the named environment are continuous."""
-    if ":" in name:
+    if ":" in name or name.startswith("gymnax/"):
         return isinstance(build_world(name, "auto"), AbstractContinuousEnvironment)
-    return name == "pendulum" or name.startswith("brax/")
+    return name == "pendulum" or name.startswith(("brax/", "playground/"))
 
 
 def features_of(env: World) -> Any:
