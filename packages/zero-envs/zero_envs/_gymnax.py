@@ -133,7 +133,9 @@ def _make(name: str, options: dict[str, Any]) -> Any:
 def _adapted(
     env: Any, name: str, params: Any, hidden: bool, bounds: Bounds | None
 ) -> AdaptedEnvironment | ContinuousAdaptedEnvironment:
-    num_seen = getattr(env.observation_space(params), "n", None)
+    with default_numerics(name):
+        num_seen = getattr(env.observation_space(params), "n", None)
+        space = env.action_space(params)
 
     def seen(observation: Any) -> Any:
         return observation if num_seen is None else jax.nn.one_hot(observation, num_seen)
@@ -149,7 +151,6 @@ def _adapted(
 
     limit = int(params.max_steps_in_episode)
     library = Library(_CALL, name, reset, step, hidden=hidden, max_steps=limit)
-    space = env.action_space(params)
     if hasattr(space, "n"):
         return discrete(library, space.n)
     if hasattr(space, "low"):

@@ -12,7 +12,7 @@ from ._adapted import (
     Library,
     Stepped,
 )
-from ._foreign import Bounds, check_foreign, import_or_explain
+from ._foreign import Bounds, check_foreign, default_numerics, import_or_explain
 
 
 _CALL = "stoa_environment"
@@ -31,7 +31,11 @@ _RESETTING = frozenset(
 
 
 def stoa_environment(
-    env: Any, *, hidden: bool, bounds: Bounds | None = None, max_steps: int | None = None
+    env: Any,
+    *,
+    hidden: bool | None = None,
+    bounds: Bounds | None = None,
+    max_steps: int | None = None,
 ) -> AdaptedEnvironment | ContinuousAdaptedEnvironment:
     """An environment with the interface of Stoa, without wrappers that reset or vectorise it.
 
@@ -44,7 +48,7 @@ def stoa_environment(
     **Arguments:**
 
     - `env`: a `stoa.Environment`. Stoa has no names of environments.
-    - `hidden`: whether the state is only partly observable.
+    - `hidden`: whether the state is only partly observable. It is required.
     - `bounds`: of continuous actions, by default those of Stoa's action space.
     - `max_steps`: the limit that the environment has, for evaluations; it adds none.
     """
@@ -56,10 +60,14 @@ def stoa_environment(
             f"{_CALL}(<{kinds[0]}>): {found[0]} resets within a step or steps a batch, and here "
             "episodes end; pass an environment without it (of gymnax: gymnax_environment)."
         )
-    if not isinstance(hidden, bool):
-        raise ValueError(f"{_CALL}(hidden={hidden!r}): it must be True or False.")
+    if hidden is None:
+        raise ValueError(
+            f"{_CALL}(<{kinds[0]}>): it is not known whether its state is fully observable; pass "
+            "hidden=True or hidden=False."
+        )
     library = Library(_CALL, kinds[0], *_functions(env), hidden=hidden, max_steps=max_steps)
-    space = env.action_space()
+    with default_numerics(kinds[0]):
+        space = env.action_space()
     if isinstance(space, spaces.DiscreteSpace):
         made = discrete(library, space.num_values)
     elif isinstance(space, spaces.MultiDiscreteSpace):
