@@ -24,12 +24,12 @@ with warnings.catch_warnings():
 class Guess(stoa.Environment):
     """One guess of a coin that the key in the state tosses: who knows the key is always right."""
 
-    def reset(self, rng_key, env_params=None):
+    def reset(self, rng_key, env_params=None) -> Any:
         one = jnp.float32(1)
         seen = stoa.TimeStep(stoa.StepType.FIRST, one - 1, one, jnp.zeros(1), {})
         return {"rng_key": rng_key}, seen
 
-    def step(self, state, action, env_params=None):
+    def step(self, state: Any, action: Any, env_params=None) -> Any:
         rng_key, drawn = jr.split(state["rng_key"])
         won = (action == jr.bernoulli(drawn).astype(jnp.int32)).astype(jnp.float32)
         kind = stoa.StepType.TERMINATED

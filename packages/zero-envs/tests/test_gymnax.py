@@ -25,7 +25,7 @@ class Tossed(environment.EnvState):
 class Coins(environment.Environment[Tossed, environment.EnvParams]):
     """Toss a coin by the key in the state, until the limit."""
 
-    def reset_env(self, key, params):
+    def reset_env(self, key, params) -> Any:
         return {"coins": jnp.zeros(2), "time": jnp.int32(0)}, Tossed(0, jnp.zeros(2), key)
 
     def step_env(self, key, state, action, params):

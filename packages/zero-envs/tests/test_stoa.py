@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import jumanji
 import numpy as np
 import pgx
 import pytest
+from jumanji import registration
 
 from zero_envs import (
     AdaptedEnvironment,
@@ -46,12 +46,12 @@ class Guess(stoa.Environment):
     def _seen(self, coin: Any) -> Any:
         return {"coin": coin, "action_mask": jnp.array([True, True, False])}
 
-    def reset(self, rng_key, env_params=None):
+    def reset(self, rng_key, env_params=None) -> Any:
         state = Tossed(jnp.int32(0), jnp.int32(0), rng_key)
         kind, one = stoa.StepType.FIRST, jnp.float32(1)
         return state, stoa.TimeStep(kind, one - 1, one, self._seen(state.coin), {})
 
-    def step(self, state, action, env_params=None):
+    def step(self, state: Any, action: Any, env_params=None) -> Any:
         rng_key, drawn = jr.split(state.rng_key)
         coin = jr.bernoulli(drawn).astype(jnp.int32)
         state = Tossed(coin, state.steps + 1, rng_key)
@@ -73,7 +73,7 @@ class Guess(stoa.Environment):
 class Steer(Guess):
     """The same, where an action is two numbers, of which the first has to reach the coin."""
 
-    def step(self, state, action, env_params=None):
+    def step(self, state: Any, action: Any, env_params=None) -> Any:
         state, seen = super().step(state, action[0], env_params)
         return state, seen.replace(reward=action.sum())
 
@@ -155,7 +155,7 @@ def test_actions_reach_their_bounds():
 
 def test_what_jumanji_is_through_stoa():
     """Its rewards, masks and ends are those of our own adapter."""
-    made = stoa_environment(stoa.JumanjiToStoa(jumanji.make("Maze-v0")), hidden=False)
+    made = stoa_environment(stoa.JumanjiToStoa(registration.make("Maze-v0")), hidden=False)
     own = JumanjiEnvironment("Maze-v0")
 
     def both(key):
@@ -163,7 +163,8 @@ def test_what_jumanji_is_through_stoa():
 
         def body(states, key):
             seen = [made.observe(states[0]), own.observe(states[1])]
-            action = jnp.argmax(seen[1].legal).astype(jnp.int32)
+            legal: Any = seen[1].legal
+            action = jnp.argmax(legal).astype(jnp.int32)
             after = [
                 env.step(state, action, key=k)
                 for env, state, k in zip((made, own), states, jr.split(key), strict=True)

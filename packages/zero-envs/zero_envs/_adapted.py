@@ -157,7 +157,7 @@ class ContinuousAdaptedEnvironment(AbstractContinuousEnvironment[AdaptedState]):
 
 def discrete(library: Library, num_actions: Any) -> AdaptedEnvironment:
     """The environment of a library whose actions are numbered."""
-    return AdaptedEnvironment(library, int(num_actions), library.hidden, library.max_steps, 1)
+    return AdaptedEnvironment(num_actions=int(num_actions), **_known(library))
 
 
 def continuous(
@@ -167,8 +167,15 @@ def continuous(
     size = int(np.prod(shape))
     wide = [np.ravel(np.broadcast_to(x, shape)) for x in bounds]
     low, high = checked_bounds(library.call, library.name, size, (wide[0], wide[1]))
-    known = (library.hidden, library.max_steps, 1)
-    return ContinuousAdaptedEnvironment(library, size, *known, tuple(shape), low, high)
+    return ContinuousAdaptedEnvironment(
+        action_size=size, _shape=tuple(shape), _low=low, _high=high, **_known(library)
+    )
+
+
+def _known(library: Library) -> dict[str, Any]:
+    """The fields that do not depend on what the actions are."""
+    known = dict(library=library, hidden=library.hidden, max_steps=library.max_steps)
+    return known | {"num_players": 1}
 
 
 def _init(library: Library, key: PRNGKeyArray) -> AdaptedState:
