@@ -1,7 +1,7 @@
 """The adapter to gymnax against gymnax itself, and what its own `step` does otherwise."""
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnax
 import jax
@@ -9,20 +9,19 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from flax import struct
 from gymnax.environments import environment, spaces
 
 from zero_envs import AdaptedEnvironment, ContinuousAdaptedEnvironment, gymnax_environment, make
 from zero_envs.testing import check_environment
 
 
-@struct.dataclass
-class Tossed(environment.EnvState):
-    coins: jax.Array
-    rng: jax.Array
+class Tossed(NamedTuple):
+    time: Any
+    coins: Any
+    rng: Any
 
 
-class Coins(environment.Environment[Tossed, environment.EnvParams]):
+class Coins(environment.Environment[Any, Any]):
     """Toss a coin by the key in the state, until the limit."""
 
     def reset_env(self, key, params) -> Any:
