@@ -146,6 +146,15 @@ def test_a_key_in_the_state_is_taken_out():
     assert report.truncated == 8
 
 
+def test_a_key_of_another_generator_is_taken_out():
+    with jax.default_prng_impl("rbg"):
+        env = gymnax_environment(Coins(), hidden=False)
+        state = env.init(key=jr.key(0))
+        assert state.position.rng is None
+        step: Any = jax.jit(lambda key: env.step(state, jnp.int32(0), key=key)[0].position.coins[0])
+        assert len({float(step(jr.key(seed))) for seed in range(4)}) == 4
+
+
 def test_observations_may_be_dictionaries():
     seen: Any = jax.eval_shape(
         lambda: gymnax_environment(Coins(), hidden=False).observe(

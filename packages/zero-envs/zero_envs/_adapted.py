@@ -2,6 +2,7 @@
 and the shapes of its states."""
 
 import dataclasses
+import functools as ft
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -61,12 +62,11 @@ class Library:
     hidden: bool
     max_steps: int | None
 
-    def __post_init__(self):
+    @ft.cached_property
+    def shapes(self) -> Any:
+        """The shapes of a state, its keys included."""
         with default_numerics(self.name):
-            made = jax.eval_shape(lambda: self.reset(raw_key(jax.random.key(0))))
-        object.__setattr__(self, "shapes", made[0])
-
-    shapes: Any = dataclasses.field(init=False)
+            return jax.eval_shape(lambda: self.reset(raw_key(jax.random.key(0))))[0]
 
 
 class AdaptedState(eqx.Module):
@@ -99,7 +99,7 @@ class AdaptedEnvironment(AbstractDiscreteEnvironment[AdaptedState]):
     num_actions: int
     hidden: bool
     max_steps: int | None
-    num_players: int
+    num_players: int = 1
 
     def init(self, *, key: PRNGKeyArray) -> AdaptedState:
         return _init(self.library, key)
@@ -132,10 +132,10 @@ class ContinuousAdaptedEnvironment(AbstractContinuousEnvironment[AdaptedState]):
     action_size: int
     hidden: bool
     max_steps: int | None
-    num_players: int
     _shape: tuple[int, ...] = eqx.field(static=True)
     _low: tuple[float, ...] = eqx.field(static=True)
     _high: tuple[float, ...] = eqx.field(static=True)
+    num_players: int = 1
 
     def init(self, *, key: PRNGKeyArray) -> AdaptedState:
         return _init(self.library, key)
@@ -174,8 +174,7 @@ def continuous(
 
 def _known(library: Library) -> dict[str, Any]:
     """The fields that do not depend on what the actions are."""
-    known = dict(library=library, hidden=library.hidden, max_steps=library.max_steps)
-    return known | {"num_players": 1}
+    return dict(library=library, hidden=library.hidden, max_steps=library.max_steps)
 
 
 def _init(library: Library, key: PRNGKeyArray) -> AdaptedState:

@@ -65,11 +65,11 @@ def strongly_typed(tree: _Tree) -> _Tree:
 
 def is_key(path: str, dtype: Any, shape: tuple[int, ...]) -> bool:
     """Whether an array at that path of a state is a PRNG key, or an array of them: a typed one, or
-    pairs of integers with such a name."""
+    two integers, or four, with such a name."""
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return True
     named = any(part in path.lower() for part in ("key", "rng"))
-    return named and dtype == jnp.uint32 and shape[-1:] == (2,)
+    return named and dtype == jnp.uint32 and shape[-1:] in ((2,), (4,))
 
 
 def without_keys(tree: Any) -> Any:

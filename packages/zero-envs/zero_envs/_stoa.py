@@ -42,8 +42,8 @@ def stoa_environment(
     A step of the type `TERMINATED` with discount 0 is a termination, and every other last one a
     truncation. (Stoa's adapter to Jumanji calls all last steps terminated.) Stoa's states hold PRNG
     keys. Here they do not: all of them are drawn anew from the `key` of `step`, so that no planner
-    foresees what the environment will draw. A key is a typed one, or a pair of `uint32` in a field
-    whose name has "key" or "rng" in it.
+    foresees what the environment will draw. A key is a typed one, or two `uint32`, or four, in a
+    field whose name has "key" or "rng" in it.
 
     **Arguments:**
 
