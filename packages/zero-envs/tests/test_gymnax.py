@@ -263,8 +263,13 @@ def test_bad_arguments(env, options, message):
     assert "\n" not in str(raised.value)
 
 
-def test_gymnax_missing(monkeypatch):
-    """Names what to install."""
-    monkeypatch.setitem(sys.modules, "gymnax", None)
-    with pytest.raises(ImportError, match="install zero-envs with its extra `gymnax`"):
+@pytest.mark.parametrize("module", ["gymnax", "seaborn"])
+def test_gymnax_missing(monkeypatch, module):
+    """Names what to install, also where gymnax is there and what it imports is not."""
+    for known in {*sys.modules}:
+        if known.partition(".")[0] == "gymnax":
+            monkeypatch.delitem(sys.modules, known)
+    monkeypatch.setitem(sys.modules, module, None)
+    missing = f"needs {module}, which is not installed: install zero-envs with its extra `gymnax`"
+    with pytest.raises(ImportError, match=missing):
         gymnax_environment("Acrobot-v1")

@@ -189,7 +189,9 @@ def import_or_explain(module: str, call: str, extra: str = "") -> Any:
         importlib.import_module(name)
         return importlib.import_module(module)
     except ImportError as error:
+        # A library may lack what it imports itself.
+        missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else name
         raise ImportError(
-            f"{call} needs {name}, which is not installed: install zero-envs with its extra "
+            f"{call} needs {missing}, which is not installed: install zero-envs with its extra "
             f"`{extra or name}`."
         ) from error
