@@ -1,6 +1,7 @@
 """The adapter to MuJoCo Playground against Playground itself."""
 
 import importlib.util
+import subprocess
 import sys
 import warnings
 from typing import Any
@@ -122,6 +123,15 @@ def test_all_of_the_suite(name):
     ranges = env.env.mj_model.actuator_ctrlrange
     np.testing.assert_array_equal(ranges, np.broadcast_to([-1, 1], (env.action_size, 2)))
     assert registry.get_default_config(name).episode_length == PlaygroundEnvironment(name).max_steps
+
+
+def test_nothing_is_printed_or_left_behind(tmp_path):
+    """MuJoCo says of this model that it uses what is deprecated, and keeps it in a log."""
+    code = "import zero_envs; zero_envs.PlaygroundEnvironment('CheetahRun')"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert not list(tmp_path.iterdir()) and "settotalmass" not in done.stderr
 
 
 def test_robots_are_not_downloaded(monkeypatch, tmp_path):

@@ -22,7 +22,7 @@ from ._foreign import (
     registered,
     unknown,
 )
-from ._physics import AbstractPhysicsEnvironment, calling, PhysicsState
+from ._physics import AbstractPhysicsEnvironment, building, calling, PhysicsState
 
 
 # The physics backends of brax; not every environment supports all of them.
@@ -108,20 +108,11 @@ def _make(name: str, backend: str | None) -> Any:
 def _build(name: str, backend: str) -> Any:
     """Returns the same object for the same arguments, so that nothing is traced twice, or `None` if
     the environment does not support the backend."""
-    from brax.io import mjcf
-
-    # MuJoCo is a dependency of brax, not of this package.
-    mujoco: Any = mjcf.mujoco
-    before = mujoco.get_mju_user_warning()
-    # By default MuJoCo writes its warnings about brax's models to a file in the working folder.
-    mujoco.set_mju_user_warning(lambda _: None)
     try:
-        with calling(name):
+        with building(name):
             return _envs().get_environment(name, backend=backend)
     except ValueError:
         return None
-    finally:
-        mujoco.set_mju_user_warning(before)
 
 
 def brax_names() -> list[str]:

@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import functools as ft
+import importlib
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -143,6 +144,21 @@ def calling(name: str) -> Iterator[None]:
         warnings.filterwarnings("ignore", "Brax System", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
+
+
+@contextlib.contextmanager
+def building(name: str) -> Iterator[None]:
+    """Suppresses what MuJoCo says of a model as well."""
+    # MuJoCo is a dependency of the libraries, not of this package.
+    mujoco: Any = importlib.import_module("mujoco")
+    before = mujoco.get_mju_user_warning()
+    # By default it writes its warnings to a file in the working folder.
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        with calling(name):
+            yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def _finite(tree: Any) -> Bool[Array, ""]:

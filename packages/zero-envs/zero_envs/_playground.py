@@ -17,7 +17,7 @@ from ._foreign import (
     registered,
     unknown,
 )
-from ._physics import AbstractPhysicsEnvironment, calling
+from ._physics import AbstractPhysicsEnvironment, building, calling
 
 
 _CALL, _PACKAGE = "PlaygroundEnvironment", "mujoco_playground"
@@ -121,7 +121,7 @@ def _make(name: str, **options: Any) -> Any:
     if name not in registry.ALL_ENVS:
         raise unknown(_CALL, name, known)
     try:
-        with calling(name):
+        with building(name):
             return registry.load(name, config_overrides=options)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
