@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import pytest
 
-from zero_envs import BraxEnvironment, JumanjiEnvironment
+from zero_envs import BraxEnvironment, JumanjiEnvironment, known_environments, make
 
 from . import workspace
 
@@ -27,7 +27,7 @@ def _run(text: str, name: str) -> tuple[str, str]:
 def test_the_page_prints_what_it_says():
     code, printed = _run(TEXT, "docs/environments.md")
     said = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.MULTILINE)
-    assert len(said) == 7 and printed.splitlines() == said
+    assert len(said) == 8 and printed.splitlines() == said
 
 
 def test_the_readme_runs():
@@ -62,3 +62,20 @@ def test_the_table_of_jumanji():
         seen: Any = jax.eval_shape(lambda env=env: env.observe(env.init(key=jax.random.key(0))))
         assert (env.num_actions, f"`{list(seen.features.shape)}`") == (int(actions), features), name
         assert str(env.max_steps or "") in limits.split(", "), name
+
+
+def test_the_table_of_gymnax_has_all_names():
+    known = {name for name in known_environments() if name.startswith("gymnax/")}
+    assert {f"gymnax/{name}" for name, *_ in _rows("gymnax")} == known
+
+
+@pytest.mark.slow
+def test_the_table_of_gymnax():
+    for name, actions, features, limit in _rows("gymnax"):
+        env: Any = make(f"gymnax/{name}")
+        seen: Any = jax.eval_shape(lambda env=env: env.observe(env.init(key=jax.random.key(0))))
+        size = getattr(env, "action_size", 0)
+        said = f"{size} number{'s' if size > 1 else ''}" if size else str(env.num_actions)
+        said += ", hidden" if env.hidden else ""
+        assert (said, f"`{list(seen.features.shape)}`") == (actions, features), name
+        assert env.max_steps == int(limit), name

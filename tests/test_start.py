@@ -86,7 +86,7 @@ _REFUSED = {
     "zero train pgx/hex --simulations few": "--simulations few was given; give a whole number.",
     "zero train pgx/hex --search best": "--search best was given; give one of gumbel, puct, muze",
     "zero train pgx/hexx": "no such environment. Did you mean pgx/hex?",
-    "zero train cartpol": "no such environment. Did you mean cartpole?",
+    "zero train cartpol": "no such environment. Did you mean cartpole or gymnax/CartPole-v1?",
     "zero train minesweeper --mines 100": "--mines 100 was given for --rows 10",
     "zero list pgx/hexx": "no such environment. Did you mean pgx/hex?",
     "zero list hexx": "did you mean pgx/hex",

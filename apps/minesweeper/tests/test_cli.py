@@ -36,7 +36,7 @@ def test_figures_to_read(minesweeper):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["evaluate"], "no command is called 'evaluate'; choose one of train, eval"),
+        (["evaluate"], "no command is called 'evaluate'; choose one of train, sweep, eval"),
         (["eval", "--agent", "cheat"], "agent 'cheat' is unknown; choose one of network,"),
         (["eval", "--boards", 1], "--boards 1 was given; give 2 to 100000000."),
         (["eval", "--agent", "rules", "--mines", 100], "give 0 to 99, as one cell is safe"),

@@ -14,14 +14,14 @@ REFERENCE = ["train", "--preset", "reference"]
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, eval, watch, compare,"),
+        (["trian"], "no command is called 'trian'; choose one of train, sweep, eval, watch, compare,"),
         (
             ["train", "--env", "pendulm"],
-            "no such environment. Did you mean pendulum?",
+            "no such environment. Did you mean pendulum",
         ),
         (
             ["train", "--env", "chess"],
-            "jumanji/NAME, minesweeper, module:Class, monsters, othello, pendulum, pgx/NAME.",
+            "monsters, othello, pendulum, pgx/NAME, playground/NAME.",
         ),
         (["train", "--env", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
         (["train", "--env", "brax/"], "no such environment. Allowed: brax/ant, brax/fast"),

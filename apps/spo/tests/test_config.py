@@ -88,6 +88,7 @@ PAPER_DISCRETE = DISCRETE | {
         ("cartpole", "paper", 16, 51_200, PAPER_DISCRETE),
         ("jumanji/Snake-v1", "reference", 1024, 10_000_000, DISCRETE),
         ("jumanji/Snake-v1", "paper", 768, 100_000_000, PAPER_DISCRETE),
+        ("playground/WalkerRun", "paper", 1024, 100_000_000, CONTINUOUS),
     ],
 )
 def test_published_hyperparameters(agent, env, preset, envs, steps, rest):
@@ -96,7 +97,9 @@ def test_published_hyperparameters(agent, env, preset, envs, steps, rest):
     assert {name: config[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("env", ["pendulum", "cartpole", "brax/ant", "jumanji/Snake-v1"])
+@pytest.mark.parametrize(
+    "env", ["pendulum", "cartpole", "brax/ant", "jumanji/Snake-v1", "playground/WalkerRun"]
+)
 @pytest.mark.parametrize("agent", ["spo", "mpo", "ppo", "vmpo"])
 def test_every_environment_has_every_preset(env, agent):
     found = presets(env, agent)

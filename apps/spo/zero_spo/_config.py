@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Interval
 
 from zero_app import AbstractConfig, Count, Fraction, NonNegative, UsageError
+from zero_envs import known_environments
 
 
 Agent = Literal["spo", "mpo", "ppo", "vmpo"]
@@ -31,7 +32,8 @@ class Config(AbstractConfig):
     """Blocks between two evaluations."""
 
     env: str = "pendulum"
-    """pendulum, cartpole, brax/NAME, jumanji/NAME, pgx/NAME of one player, or module:Class."""
+    """pendulum, cartpole, brax/NAME, gymnax/NAME, jumanji/NAME, pgx/NAME of one player,
+    playground/NAME, or module:Class."""
     backend: str = "auto"
     """The physics backend of brax: generalized, mjx, positional, spring, or auto: spring where the
     environment supports it."""
@@ -369,18 +371,18 @@ def presets(env: str, agent: str) -> dict[str, Config]:
 def has_known_presets(env: str) -> bool:
     """Whether the presets follow from the name of an environment. Others make it, which starts JAX,
     and brax takes seconds to import."""
-    return env == "cartpole" or (":" not in env and _continuous(env))
+    return env == "cartpole" or (env in known_environments() and _continuous(env))
 
 
 def _continuous(name: str) -> bool:
     """Whether the actions of the named environment are continuous."""
-    if ":" in name:
-        from zero_envs import AbstractContinuousEnvironment
+    if (facts := known_environments().get(name)) is not None:
+        return facts.actions == "continuous"
+    from zero_envs import AbstractContinuousEnvironment
 
-        from ._worlds import build_world
+    from ._worlds import build_world
 
-        return isinstance(build_world(name, "auto"), AbstractContinuousEnvironment)
-    return name == "pendulum" or name.startswith("brax/")
+    return isinstance(build_world(name, "auto"), AbstractContinuousEnvironment)
 
 
 def _sees_image(name: str) -> bool:

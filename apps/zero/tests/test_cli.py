@@ -343,7 +343,9 @@ def test_the_list_says_who_can_play(zero):
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines()}
     assert lines["pgx/tic_tac_toe"] == "2 alphazero, muzero, stochastic; symmetries"
     continuous = "spo, mpo, ppo, vmpo, sampled, sampled-alphazero"
-    assert lines["brax/ant"] == f"1 {continuous}"
+    assert lines["brax/ant"] == lines["gymnax/Pendulum-v1"] == f"1 {continuous}"
+    assert lines["gymnax/Catch-bsuite"] == "1 spo, mpo, ppo, vmpo, expert, muzero, stochastic"
+    assert lines["gymnax/MemoryChain-bsuite"] == "1 ppo, vmpo, mpo, muzero, stochastic"
     assert lines["2048"] == "1 expert, spo, mpo, ppo, vmpo, muzero, stochastic"
     assert lines["pgx/kuhn_poker"] == "2 none: a part of its state is hidden"
     assert lines["minesweeper"] == "1 the app minesweeper; presets of its own; trained player"
@@ -354,6 +356,15 @@ def test_the_list_says_who_can_play(zero):
     assert all(lines[name].startswith("2 the app othello") for name in ("othello", "pgx/othello"))
     _, out, _ = zero("list", "pgx/go")
     assert [line.split()[0] for line in out.splitlines()[1:]] == ["pgx/go_19x19", "pgx/go_9x9"]
+
+
+def test_a_library_that_is_not_installed_is_named_with_its_extra(zero, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco_playground", None)
+    code, out, err = zero("train", "playground/WalkerStand")
+    assert (code, out) == (2, "") and err == (
+        "zero: PlaygroundEnvironment needs mujoco_playground, which is not installed: install "
+        "zero-envs with its extra `playground`.\n"
+    )
 
 
 @pytest.mark.parametrize(

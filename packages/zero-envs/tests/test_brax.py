@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs import BraxEnvironment, BraxState
+from zero_envs import BraxEnvironment, PhysicsState
 from zero_envs.testing import check_environment
 
 
@@ -54,7 +54,7 @@ def walk() -> BraxEnvironment:
     return BraxEnvironment(Walk(), max_steps=4, bounds=([-2.0, 0.0], [2.0, 1.0]))
 
 
-def _start(env: BraxEnvironment) -> BraxState:
+def _start(env: BraxEnvironment) -> PhysicsState:
     return jax.jit(lambda: env.init(key=jr.key(0)))()
 
 

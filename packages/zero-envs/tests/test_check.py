@@ -187,6 +187,10 @@ BROKEN = {
     ),
     "typed key": (Discrete(init_fn=_with(x=lambda key: key)), r"state\['x'\] is a PRNG key"),
     "raw key": (Discrete(init_fn=_with(rng=jr.key_data)), r"state\['rng'\] is a PRNG key"),
+    "raw key of rbg": (
+        Discrete(init_fn=_with(rng=lambda key: jnp.tile(jr.key_data(key), 2))),
+        r"state\['rng'\] is a PRNG key",
+    ),
     "weak init": (
         Discrete(init_fn=lambda key: {"t": 0}),
         r"state\['t'\] is weakly typed after init",
@@ -338,7 +342,7 @@ def test_the_unbroken_ones_pass(env):
             Discrete(init_fn=lambda key, size: size),
             "missing 1 required positional argument: 'size'",
         ),
-        (Discrete(init_fn=lambda key: {}["a"]), "test_check.py, line 341: KeyError: 'a'"),
+        (Discrete(init_fn=lambda key: {}["a"]), "test_check.py, line 345: KeyError: 'a'"),
     ],
 )
 def test_shapes_alone_are_checked_without_running(env, message, monkeypatch):

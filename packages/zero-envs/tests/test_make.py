@@ -23,8 +23,9 @@ from zero_envs import (
 
 #: The environments of this package.
 OWN = ("2048", "cartpole", "minesweeper", "monsters", "othello", "pendulum")
-#: Their registries have them, and `make` refuses them.
+#: Their registries have them, and `make` refuses them; of MuJoCo Playground it refuses all robots.
 REFUSED = {
+    "gymnax/MNISTBandit-bsuite",
     "jumanji/Connector-v3",
     "jumanji/LevelBasedForaging-v0",
     "jumanji/SearchAndRescue-v0",
@@ -92,15 +93,19 @@ def test_what_own_code_raises_is_one_line_that_says_where(tmp_path, monkeypatch,
 
 
 def test_names_are_those_of_the_registries():
-    """They are read without importing brax and jumanji."""
+    """They are read without importing libraries that take seconds."""
     import brax.envs
+    import gymnax
+    import mujoco_playground
     import pgx
     from jumanji.registration import registered_environments
 
     names = known_environments()
     assert {name for name in names if "/" not in name} == {*OWN}
     registered = {f"brax/{name}" for name in brax.envs._envs}
+    registered |= {f"gymnax/{name}" for name in gymnax.registered_envs}
     registered |= {f"jumanji/{name}" for name in registered_environments()}
+    registered |= {f"playground/{name}" for name in mujoco_playground.dm_control_suite.ALL_ENVS}
     registered |= {f"pgx/{name}" for name in pgx.available_envs()}
     assert {name for name in names if "/" in name} == registered - REFUSED
 
@@ -108,7 +113,11 @@ def test_names_are_those_of_the_registries():
 @pytest.mark.parametrize(
     "names",
     [
-        [*OWN, "brax/inverted_pendulum", "jumanji/Minesweeper-v0", "pgx/2048", "pgx/kuhn_poker"],
+        [
+            *(*OWN, "brax/inverted_pendulum", "jumanji/Minesweeper-v0", "pgx/2048"),
+            *("pgx/kuhn_poker", "gymnax/Catch-bsuite", "gymnax/PointRobot-misc"),
+            "playground/CartpoleBalance",
+        ],
         pytest.param(None, marks=pytest.mark.slow),
     ],
 )
@@ -130,7 +139,8 @@ def test_listing_imports_no_library():
     """They take seconds, JAX included."""
     listed = (
         "import sys, zero_envs; assert len(zero_envs.known_environments()) > 50; "
-        "assert not {'brax', 'jumanji', 'pgx', 'jax', 'numpy'} & set(sys.modules)"
+        "libraries = {'brax', 'gymnax', 'jumanji', 'mujoco_playground', 'pgx', 'jax', 'numpy'}; "
+        "assert not libraries & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", listed], check=True)
 
@@ -146,7 +156,11 @@ def test_listing_imports_no_library():
         ("pgx/otello", "Did you mean othello or pgx/othello. Allowed: pgx/2048, pgx/animal_shogi"),
         ("jumanji/Nope", "no such environment. Allowed: jumanji/BinPack-v2"),
         ("brax/antt", "Did you mean brax/ant.* Allowed: brax/ant, brax/fast"),
-        ("atari/pong", r"no such library. Allowed: brax/NAME, jumanji/NAME, pgx/NAME"),
+        (
+            "atari/pong",
+            r"no such library. Allowed: brax/NAME, gymnax/NAME, jumanji/NAME, pgx/NAME, playgr",
+        ),
+        ("WalkerRun", "Did you mean playground/WalkerRun. Allowed"),
         ("jumanj/Snake-v1", "Did you mean jumanji/Snake-v1"),
         ("no_such_module:Game", r"there is no module no_such_module; give module:Class"),
         ("missing.py:Game", r"there is no file missing.py"),

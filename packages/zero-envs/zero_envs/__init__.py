@@ -2,7 +2,7 @@
 
 - By name: `make("pgx/chess")` makes an environment, `known_environments` lists all names.
 - Of other libraries: `PgxEnvironment`, `JumanjiEnvironment`, `FactoredJumanjiEnvironment`,
-  `BraxEnvironment`.
+  `BraxEnvironment`, `PlaygroundEnvironment`, `gymnax_environment`, `stoa_environment`.
 - Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
 - To write one: derive from `AbstractDiscreteEnvironment`, `AbstractChanceEnvironment` (known
   probabilities), `AbstractHiddenEnvironment`, `AbstractContinuousEnvironment` or
@@ -27,7 +27,12 @@ from ._lazy import lazy_names as lazy_names
 
 if typing.TYPE_CHECKING:
     from . import testing as testing
-    from ._brax import BraxEnvironment as BraxEnvironment, BraxState as BraxState
+    from ._adapted import (
+        AdaptedEnvironment as AdaptedEnvironment,
+        AdaptedState as AdaptedState,
+        ContinuousAdaptedEnvironment as ContinuousAdaptedEnvironment,
+    )
+    from ._brax import BraxEnvironment as BraxEnvironment
     from ._code import load_class as load_class, own_code as own_code
     from ._control import (
         CartPole as CartPole,
@@ -51,6 +56,7 @@ if typing.TYPE_CHECKING:
         Game2048Afterstate as Game2048Afterstate,
         Game2048State as Game2048State,
     )
+    from ._gymnax import gymnax_environment as gymnax_environment
     from ._jumanji import (
         FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
         JumanjiEnvironment as JumanjiEnvironment,
@@ -78,7 +84,13 @@ if typing.TYPE_CHECKING:
     )
     from ._othello import Othello as Othello, OthelloState as OthelloState
     from ._pgx import PgxEnvironment as PgxEnvironment, PgxState as PgxState
+    from ._physics import (
+        AbstractPhysicsEnvironment as AbstractPhysicsEnvironment,
+        PhysicsState as PhysicsState,
+    )
+    from ._playground import PlaygroundEnvironment as PlaygroundEnvironment
     from ._sokoban import SokobanGenerator as SokobanGenerator, SokobanLevel as SokobanLevel
+    from ._stoa import stoa_environment as stoa_environment
     from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -3,15 +3,22 @@
 import contextlib
 import importlib
 import importlib.util
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+import numpy as np
+from jax.tree_util import keystr, tree_map_with_path
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 
 _Tree = TypeVar("_Tree")
+
+# Folded into the key of a step before it becomes keys of a state, so that these are others than
+# those that the library splits from the key of the step itself.
+_CARRIED = 0x6B657973
 
 
 @contextlib.contextmanager
@@ -53,20 +60,88 @@ def strongly_typed(tree: _Tree) -> _Tree:
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.result_type(x)), tree)
 
 
+def is_key(path: str, dtype: Any, shape: tuple[int, ...]) -> bool:
+    """Whether an array at that path of a state is a PRNG key, or an array of them: a typed one, or
+    two integers, or four, with such a name."""
+    if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return True
+    named = any(part in path.lower() for part in ("key", "rng"))
+    return named and dtype == jnp.uint32 and shape[-1:] in ((2,), (4,))
+
+
+def without_keys(tree: Any) -> Any:
+    """The state of a library, in which every PRNG key is `None`."""
+    # Some leaves are Python numbers.
+    hidden = lambda path, x: is_key(keystr(path), jnp.result_type(x), jnp.shape(x))
+    return tree_map_with_path(lambda path, x: None if hidden(path, x) else x, tree)
+
+
+def with_keys(like: Any, tree: Any, key: PRNGKeyArray) -> Any:
+    """What [`without_keys`][] made of a state, with keys drawn from `key` in place of those it had.
+    `like` is the state of the library, or its shapes."""
+    key, places = jax.random.fold_in(key, _CARRIED), itertools.count()
+
+    def restored(path: Any, shape: Any, x: Any) -> Any:
+        if not is_key(keystr(path), shape.dtype, shape.shape):
+            return x
+        drawn, typed = jax.random.fold_in(key, next(places)), shape.dtype != jnp.uint32
+        if several := shape.shape if typed else shape.shape[:-1]:
+            drawn = jax.random.split(drawn, several)
+        return drawn if typed else jax.random.key_data(drawn)
+
+    return tree_map_with_path(restored, like, tree)
+
+
+#: The lowest and the highest action, each a number or one for each dimension.
+Bounds = tuple[ArrayLike | Sequence[float], ArrayLike | Sequence[float]]
+
+
+def checked_bounds(
+    call: str, name: str, size: int, bounds: Bounds
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The lowest and the highest action, `size` numbers each, once they are known to be finite.
+    `call` and the `name` of what it was given are for the message."""
+    try:
+        low, high = bounds
+        low, high = (np.broadcast_to(np.asarray(x, np.float64), (size,)) for x in (low, high))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{call}(bounds={bounds!r}): give the lowest and the highest action, each a number or "
+            f"{size} numbers."
+        ) from None
+    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+        raise ValueError(
+            f"{call}(<{name}>): its actions have no bounds (low {low.tolist()}, high "
+            f"{high.tolist()}), so they cannot be mapped to [-1, 1]; pass bounds=(low, high), all "
+            "finite and low below high."
+        )
+    return tuple(low.tolist()), tuple(high.tolist())
+
+
+def within_bounds(
+    action: Float[Array, " size"], low: tuple[float, ...], high: tuple[float, ...]
+) -> Float[Array, " size"]:
+    """An action from -1 to 1, which is clipped to that, as one from `low` to `high`."""
+    least, most = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+    return least + (jnp.clip(action, -1.0, 1.0) + 1.0) * 0.5 * (most - least)
+
+
 def check_foreign(call: str, given: Any, allowed: str, *names: str) -> None:
     """Raises a `ValueError` for what lacks attributes that an environment of a library has."""
     if isinstance(given, type) or not all(hasattr(given, name) for name in names):
         raise ValueError(f"{call}({given!r}): give {allowed}.")
 
 
-def import_or_explain(module: str, call: str) -> Any:
-    """Imports a module of an optional dependency."""
+def import_or_explain(module: str, call: str, extra: str = "") -> Any:
+    """Imports a module of an optional dependency; its `extra` has by default the same name."""
     name = module.partition(".")[0]
     try:
         importlib.import_module(name)
         return importlib.import_module(module)
     except ImportError as error:
+        # A library may lack what it imports itself.
+        missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else name
         raise ImportError(
-            f"{call} needs {name}, which is not installed: install zero-envs with its extra "
-            f"`{name}`."
+            f"{call} needs {missing}, which is not installed: install zero-envs with its extra "
+            f"`{extra or name}`."
         ) from error

@@ -64,10 +64,47 @@ _JUMANJI_REFUSED = frozenset({"Connector", "LevelBasedForaging", "SearchAndRescu
 JUMANJI_FACTORED = frozenset({"FlatPack", "JobShop", "MMST"})
 
 
+#: Environments of gymnax that draw what an episode pays, or a context, at its begin and do not show
+#: it.
+GYMNAX_HIDDEN = frozenset(
+    {
+        "BernoulliBandit-misc",
+        "GaussianBandit-misc",
+        "MemoryChain-bsuite",
+        "MetaMaze-misc",
+        "PointRobot-misc",
+        "SimpleBandit-bsuite",
+    }
+)
+_GYMNAX_CONTINUOUS = frozenset(
+    {
+        "MountainCarContinuous-v0",
+        "Pendulum-v1",
+        "PointRobot-misc",
+        "Reacher-misc",
+        "Swimmer-misc",
+    }
+)
+
+#: It loads images from the internet when it is constructed.
+GYMNAX_DOWNLOADED = frozenset({"MNISTBandit-bsuite"})
+
+#: The tasks of the DeepMind Control Suite come with MuJoCo Playground. Its robots, whose sensors
+#: are noisy and whose state is therefore hidden, need models that it fetches by `git clone`.
+PLAYGROUND = "mujoco_playground"
+PLAYGROUND_SUITE, PLAYGROUND_ROBOTS = "dm_control_suite", ("locomotion", "manipulation")
+
+
 def known_environments() -> dict[str, EnvironmentFacts]:
     """Every name that [`zero_envs.make`][] accepts, those of the libraries that are installed
     included, and what is known of it. Neither JAX nor any of the libraries is imported."""
     return {name: facts for name, facts in _registered().items() if facts is not None}
+
+
+def names_of(library: str) -> dict[str, EnvironmentFacts]:
+    """What is known of the environments of a library, by its own names."""
+    known = known_environments()
+    return {x.partition("/")[2]: known[x] for x in known if x.startswith(f"{library}/")}
 
 
 def check_name(name: str) -> None:
@@ -126,9 +163,35 @@ def _registered() -> dict[str, EnvironmentFacts | None]:
 
 
 def _brax_names() -> dict[str, EnvironmentFacts | None]:
-    names = _assigned("brax", "envs/__init__.py", "_envs")
-    keys = names.keys if isinstance(names, ast.Dict) else []
-    return {ast.literal_eval(name): EnvironmentFacts("continuous") for name in keys if name}
+    names = _listed("brax", "envs/__init__.py", "_envs")
+    return dict.fromkeys(names, EnvironmentFacts("continuous"))
+
+
+def _gymnax_names() -> dict[str, EnvironmentFacts | None]:
+    names = _listed("gymnax", "registration.py", "_BUILTIN_ENV_IDS")
+    kind = lambda x: "continuous" if x in _GYMNAX_CONTINUOUS else "discrete"
+    facts = lambda x: EnvironmentFacts(kind(x), hidden=x in GYMNAX_HIDDEN)
+    return {name: None if name in GYMNAX_DOWNLOADED else facts(name) for name in names}
+
+
+def playground_names(*suites: str) -> list[str]:
+    """The names that these suites of MuJoCo Playground register."""
+    files = (f"_src/{suite}/__init__.py" for suite in suites)
+    return [name for file in files for name in _listed(PLAYGROUND, file, "_envs")]
+
+
+def playground_menagerie() -> pathlib.Path:
+    """The folder of the models of robots."""
+    spec = importlib.util.find_spec(PLAYGROUND)
+    home = pathlib.Path(spec.origin if spec and spec.origin else "").parent
+    return home / "external_deps" / "mujoco_menagerie"
+
+
+def _playground_facts() -> dict[str, EnvironmentFacts | None]:
+    tasks = dict.fromkeys(playground_names(PLAYGROUND_SUITE), EnvironmentFacts("continuous"))
+    there = playground_menagerie().exists()
+    robot = EnvironmentFacts("continuous", hidden=True) if there else None
+    return tasks | dict.fromkeys(playground_names(*PLAYGROUND_ROBOTS), robot)
 
 
 def _pgx_names() -> dict[str, EnvironmentFacts | None]:
@@ -153,7 +216,20 @@ def _jumanji_names() -> dict[str, EnvironmentFacts | None]:
 
 
 #: What reads the registry of each library, which is empty where it is not installed.
-_LIBRARIES = {"brax": _brax_names, "jumanji": _jumanji_names, "pgx": _pgx_names}
+_LIBRARIES = {
+    "brax": _brax_names,
+    "gymnax": _gymnax_names,
+    "jumanji": _jumanji_names,
+    "pgx": _pgx_names,
+    "playground": _playground_facts,
+}
+
+
+def _listed(library: str, file: str, name: str) -> list[str]:
+    """The names in the dictionary or list that is assigned to a name in a file of a library."""
+    found = _assigned(library, file, name)
+    names = found.keys if isinstance(found, ast.Dict) else getattr(found, "elts", [])
+    return [ast.literal_eval(one) for one in names if one]
 
 
 def _assigned(library: str, file: str, name: str) -> Any:

@@ -19,12 +19,14 @@ from ._environment import (
     AbstractHiddenEnvironment,
 )
 from ._game2048 import Game2048
+from ._gymnax import gymnax_environment
 from ._jumanji import jumanji_environment
 from ._known import check_name, EnvironmentFacts
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
 from ._othello import Othello
 from ._pgx import PgxEnvironment
+from ._playground import PlaygroundEnvironment
 
 
 _OWN: dict[str, type[Any]] = {
@@ -37,8 +39,10 @@ _OWN: dict[str, type[Any]] = {
 }
 _ADAPTERS: dict[str, Callable[..., Any]] = {
     "brax": BraxEnvironment,
+    "gymnax": gymnax_environment,
     "jumanji": jumanji_environment,
     "pgx": PgxEnvironment,
+    "playground": PlaygroundEnvironment,
 }
 
 
@@ -52,7 +56,8 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     | name | environment |
     |---|---|
     | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
-    | `brax/ant`, `jumanji/Snake-v1`, `pgx/othello` | of another library, through its adapter |
+    | `brax/ant`, `gymnax/Catch-bsuite`, `jumanji/Snake-v1`, `pgx/othello`, \
+`playground/WalkerRun` | of another library, through its adapter |
     | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options, \
 or a function that is annotated to return an environment |
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._environment import Transition
+from .._foreign import is_key
 
 
 class BrokenPromiseError(Exception):
@@ -43,12 +44,9 @@ def is_typed_key(leaf: Leaf) -> bool:
 
 
 def key_leaf(tree: Any) -> str | None:
-    """The path of a PRNG key in a batch: a typed key, or a pair of integers with such a name."""
-    for name, leaf in leaves(tree):
-        raw = leaf.dtype == jnp.uint32 and leaf.shape[1:] == (2,)
-        if is_typed_key(leaf) or (raw and any(part in name.lower() for part in ("key", "rng"))):
-            return name
-    return None
+    """The path of a PRNG key in a batch."""
+    found = (name for name, leaf in leaves(tree) if is_key(name, leaf.dtype, leaf.shape[1:]))
+    return next(found, None)
 
 
 def kind(leaf: Leaf, axes: int = 1) -> str:

@@ -1,0 +1,116 @@
+"""Environments with the interface of Stoa (github.com/EdanToledo/Stoa)."""
+
+from typing import Any
+
+from jaxtyping import Array
+
+from ._adapted import (
+    AdaptedEnvironment,
+    continuous,
+    ContinuousAdaptedEnvironment,
+    discrete,
+    Library,
+    Stepped,
+)
+from ._foreign import Bounds, check_foreign, default_numerics, import_or_explain
+
+
+_CALL = "stoa_environment"
+
+# The classes of Stoa that reset within a step, after which the final state cannot be had, or that
+# step a batch.
+_RESETTING = frozenset(
+    {
+        "AutoResetWrapper",
+        "CachedAutoResetWrapper",
+        "GymnaxToStoa",
+        "OptimisticResetVmapWrapper",
+        "VmapWrapper",
+    }
+)
+
+
+def stoa_environment(
+    env: Any,
+    *,
+    hidden: bool | None = None,
+    bounds: Bounds | None = None,
+    max_steps: int | None = None,
+) -> AdaptedEnvironment | ContinuousAdaptedEnvironment:
+    """An environment with the interface of Stoa, without wrappers that reset or vectorise it.
+
+    A step of the type `TERMINATED` with discount 0 is a termination, and every other last one a
+    truncation. (Stoa's adapter to Jumanji calls all last steps terminated.) Stoa's states hold PRNG
+    keys. Here they do not: all of them are drawn anew from the `key` of `step`, so that no planner
+    foresees what the environment will draw. A key is a typed one, or two `uint32`, or four, in a
+    field whose name has "key" or "rng" in it.
+
+    **Arguments:**
+
+    - `env`: a `stoa.Environment`. Stoa has no names of environments.
+    - `hidden`: whether the state is only partly observable. It is required.
+    - `bounds`: of continuous actions, by default those of Stoa's action space.
+    - `max_steps`: the limit that the environment has, for evaluations; it adds none.
+    """
+    spaces = import_or_explain("stoa.spaces", _CALL, "stoa")
+    check_foreign(_CALL, env, "an environment of Stoa", "reset", "step", "action_space")
+    kinds = [type(part).__name__ for part in _layers(env)]
+    if found := [kind for kind in kinds if kind in _RESETTING]:
+        raise ValueError(
+            f"{_CALL}(<{kinds[0]}>): {found[0]} resets within a step or steps a batch, and here "
+            "episodes end; pass an environment without it (of gymnax: gymnax_environment)."
+        )
+    if hidden is None:
+        raise ValueError(
+            f"{_CALL}(<{kinds[0]}>): it is not known whether its state is fully observable; pass "
+            "hidden=True or hidden=False."
+        )
+    library = Library(_CALL, kinds[0], *_functions(env), hidden=hidden, max_steps=max_steps)
+    with default_numerics(kinds[0]):
+        space = env.action_space()
+    if isinstance(space, spaces.DiscreteSpace):
+        made = discrete(library, space.num_values)
+    elif isinstance(space, spaces.MultiDiscreteSpace):
+        raise ValueError(
+            f"{_CALL}(<{kinds[0]}>): its actions have several components; wrap it in "
+            "stoa.MultiDiscreteToDiscreteWrapper."
+        )
+    elif isinstance(space, spaces.ArraySpace):
+        low, high = (
+            getattr(space, "minimum", -float("inf")),
+            getattr(space, "maximum", float("inf")),
+        )
+        made = continuous(library, space.shape, bounds or (low, high))
+    else:
+        raise ValueError(
+            f"{_CALL}(<{kinds[0]}>): its actions are a {type(space).__name__}; give an environment "
+            "with a DiscreteSpace or a BoundedArraySpace."
+        )
+    return made
+
+
+def _functions(env: Any) -> tuple[Any, Any]:
+    def reset(key: Array) -> tuple[Any, Any]:
+        state, first = env.reset(key)
+        return state, first.observation
+
+    def step(state: Any, action: Array, key: Array) -> Stepped:
+        del key  # The state was given keys that are drawn from it.
+        after, seen = env.step(state, action)
+        if seen.reward.shape:
+            raise ValueError(
+                f"{_CALL}(<{type(env).__name__}>): a step has rewards of shape "
+                f"{list(seen.reward.shape)}; there must be one, of one player."
+            )
+        terminated = seen.terminated() & (seen.discount == 0)
+        return Stepped(after, seen.observation, seen.reward, terminated, seen.last() & ~terminated)
+
+    return reset, step
+
+
+def _layers(env: Any) -> list[Any]:
+    """The wrappers around an environment, the outermost first, and the environment."""
+    found = [env]
+    while (inner := vars(found[-1]).get("_env")) is not None:
+        found.append(inner)
+    return found
