@@ -12,7 +12,7 @@ from zero_monsters._config import Config
     [
         (
             ["trian"],
-            "no command is called 'trian'; choose one of train, plan, eval, watch, compare,",
+            "no command is called 'trian'; choose one of train, sweep, plan, eval, watch,",
         ),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, default,"),
         (["train", "--envs", "many"], "--envs many was given; give a whole number."),

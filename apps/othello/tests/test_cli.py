@@ -18,7 +18,10 @@ def othello(run_main):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, sweep, play, serve, gtp, watch,"),
+        (
+            ["trian"],
+            "no command is called 'trian'; choose one of train, sweep, play, serve, gtp, watch,",
+        ),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, quick,"),
         (["train", "--preset"], "--preset"),
         (["train", "--envs", "many"], "--envs many was given; give a whole number."),

@@ -14,7 +14,10 @@ REFERENCE = ["train", "--preset", "reference"]
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "no command is called 'trian'; choose one of train, sweep, eval, watch, compare,"),
+        (
+            ["trian"],
+            "no command is called 'trian'; choose one of train, sweep, eval, watch, compare,",
+        ),
         (
             ["train", "--env", "pendulm"],
             "no such environment. Did you mean pendulum",
