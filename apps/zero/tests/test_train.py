@@ -21,7 +21,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_app import Game, game_frames, load, read_lines, with_simulations
+import zero_cli
+from zero_app import Game, game_frames, load, read_lines, UsageError, with_simulations
 from zero_cli._agents import agents_of, OWN_APPS, SYMMETRIES
 from zero_cli._apps import APP, pretrained
 from zero_cli._board import Board
@@ -468,3 +469,13 @@ def test_every_environment_of_the_list_trains(tmp_path):
         found = dict(zip(names, pool.map(trained, names), strict=True))
     failed = {name: why for name, why in found.items() if why}
     assert failed == {}
+
+
+def test_a_run_is_trained_from_python(tmp_path):
+    """As by the command, with flags as keywords."""
+    flags = {"preset": "tiny", "steps": 1, "games": 2, "symmetries": False}
+    trained = zero_cli.train("pgx/tic_tac_toe", out=tmp_path / "run", **flags)
+    assert trained.config["env"] == "pgx/tic_tac_toe" and not trained.config["symmetries"]
+    assert len(trained.log) == 1 and trained.evaluations[0]["played"] == 2
+    with pytest.raises(UsageError, match="--stepps is no flag of zero train pgx/tic_tac_toe; did"):
+        zero_cli.train("pgx/tic_tac_toe", out=tmp_path / "other", stepps=1)

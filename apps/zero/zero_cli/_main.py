@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+import zero_app
 from zero_app import (
     check_flags,
     COMMANDS,
@@ -18,6 +19,7 @@ from zero_app import (
     read_json,
     run,
     start_jax,
+    StoredRun,
     UsageError,
 )
 
@@ -39,6 +41,34 @@ def main(words: Sequence[str]) -> None:
     """Runs one command. Bad input prints one line and exits with code 2."""
     with errors_of("zero"):
         _run(words)
+
+
+def train(env: str, *, out: str | os.PathLike[str], **flags: Any) -> StoredRun:
+    """Trains as `zero train ENV` does, from Python, and returns the run.
+
+    ```python
+    run = zero_cli.train("cartpole", agent="ppo", steps=100_000, out="runs/ppo")
+    run.plot().savefig("ppo.svg")
+    ```
+
+    **Arguments:**
+
+    - `env`: an environment, as `zero list` names it.
+    - `flags`: those of `zero train ENV`, with underscores; several values are a tuple or list.
+
+    **Raises:** [`zero_app.UsageError`][] for what the command refuses.
+    """
+    words = []
+    for name, value in {"out": out, **flags}.items():
+        said = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{said}" if value else f"--no-{said}")
+        elif isinstance(value, tuple | list):
+            words += [f"--{said}", *map(str, value)]
+        else:
+            words += [f"--{said}", str(value)]
+    _train("train", [env, *words])
+    return zero_app.open(out)
 
 
 def _run(words: Sequence[str]) -> None:

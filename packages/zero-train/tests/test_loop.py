@@ -266,8 +266,8 @@ def test_a_split_agent_learns_the_same(ran, split, caplog, tmp_path):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
     for x, y in zip(metrics, expected, strict=True):
         assert x == pytest.approx(y, rel=1e-4, abs=1e-6)
-    agent = state.agent
-    for x in (agent.params, agent.target, agent.optimiser[0].mu, agent.optimiser[0].nu):
+    agent, moments = state.agent, state.agent.optimiser.inner_state[0]
+    for x in (agent.params, agent.target, moments.mu, moments.nu):
         assert [s.data.shape for s in x.hidden.weight.addressable_shards] == 8 * [(32, 8)]
         assert x.hidden.bias.sharding.is_fully_replicated
     held = lambda tree: sum(x.addressable_shards[0].data.nbytes for x in jax.tree.leaves(tree))
