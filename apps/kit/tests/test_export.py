@@ -164,5 +164,5 @@ def test_the_exported_search_plays_the_game(app, folder, tmp_path, monkeypatch, 
 def test_only_a_search_is_exported_with_its_simulations(app, folder, tmp_path):
     trained = load(app, folder)
     alone = dataclasses.replace(trained, player=with_simulations(trained.player, 0))
-    with pytest.raises(UsageError, match="the network alone has no simulations to export; leave"):
+    with pytest.raises(UsageError, match="the network alone is not exported with simulations"):
         export_decision(alone, 4, 1, ("cpu",))

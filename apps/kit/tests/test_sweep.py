@@ -15,6 +15,7 @@ import time
 import pytest
 
 from zero_app import read_lines, run, UsageError, View
+from zero_app._run import _sweep
 
 from .swept import APP, Config, worth
 
@@ -58,13 +59,46 @@ def test_the_best_configuration_is_trained_with_flags_on_top(tmp_path):
     stored = json.loads((tmp_path / "run" / "config.json").read_text())
     assert Config(**stored) == Config(rate=0.7, layers=3)
     (tmp_path / "other.json").write_text('{"rate": 1.0}')
+    (tmp_path / "list.json").write_text("[1]")
     for words, said in (
         (["--config=nowhere.json"], "--config nowhere.json is missing; give the config.json"),
         ([f"--config={tmp_path / 'other.json'}"], "other.json is none of `nim train`: it lacks"),
+        ([f"--config={tmp_path / 'list.json'}"], "list.json is none of `nim train`: it is no JSON"),
         (["--config=x", "--preset=tiny"], "--preset and --config were given; give one of them"),
     ):
         with pytest.raises(UsageError, match=said):
             run(APP, ["train", *words, f"--out={tmp_path / 'new'}"])
+
+
+def test_a_grid_has_no_more_trials_than_points(tmp_path):
+    out = tmp_path / "grid"
+    go(out, "--sampler=grid", "--over", "kind=a,b", "--trials=1")
+    assert len(trials(out)) == 1
+    go(out, "--sampler=grid", "--over", "kind=a,b")
+    assert sorted(x.params["kind"] for x in trials(out)) == ["a", "b"]
+
+
+def test_trials_that_fail_say_why_and_are_not_tried_again(tmp_path, monkeypatch, capsys):
+    def refused(*_, **__):
+        raise UsageError("8 devices do not divide it.")
+
+    monkeypatch.setattr(_sweep, "train", refused)
+    out = tmp_path / "failing"
+    with pytest.raises(UsageError, match="no trial was trained to its end; the lines above say"):
+        go(out, "--over", "rate=0:1", "--trials=2")
+    assert [x.state.name for x in trials(out)] == ["FAIL", "FAIL"]
+    assert "trial 1 failed: 8 devices do not divide it." in capsys.readouterr().err
+
+
+def test_an_evaluation_is_worth_its_first_line():
+    rows = [
+        {"step": 1, "score": 0.1},
+        {"step": 2, "opponent": "step 1", "score": 0.5},
+        {"step": 2, "opponent": "random", "loss_rate": 0.2},
+        {"step": 2, "opponent": "other", "score": 0.7},
+    ]
+    assert _sweep.value_of(rows) == [-0.2]
+    assert _sweep.value_of([]) == _sweep.value_of([{"step": 1, "moved": 3.0}]) == []
 
 
 def test_a_trial_of_several_seeds_is_worth_their_mean(tmp_path):
@@ -107,7 +141,7 @@ def test_a_stopped_sweep_goes_on_with_its_trial(tmp_path, monkeypatch, capsys):
     assert sorted(states) == ["COMPLETE"] * 4 + ["FAIL"]
     tried = {tuple(x.params.values()) for x in trials(out) if x.state.name == "COMPLETE"}
     assert len(tried) == 4
-    assert sorted(x.name for x in out.glob("trial-*")) == [f"trial-{i}" for i in (0, 1, 3, 4)]
+    assert sorted(x.name for x in out.glob("trial-*")) == [f"trial-{i}" for i in range(4)]
     assert len(read_lines(out / "trial-1" / "starts.jsonl")) == 2
 
 
@@ -123,7 +157,7 @@ REFUSED = (
     ("layers=1:2.5", "--over layers=1:2.5 was given; 2.5 is not a whole number"),
     ("envs=0:64", "--over envs=0:64 was given: --envs 0 was given; give at least 1"),
     ("kind=a,c", "--over kind=a,c was given: --kind 'c' was given; give one of a, b"),
-    ("kind=a:b", "a range is LOW:HIGH of two numbers"),
+    ("kind=a:b", "--kind 'a:b' was given; give one of a, b"),
 )
 
 
@@ -141,11 +175,16 @@ def test_one_storage_holds_one_sweep_of_a_name(tmp_path):
         (["--over", "rate=0:2"], "has a sweep called sweep over something else; give another"),
         (["--over", "rate=0:1", "--seeds=2"], "has a sweep called sweep of other seeds"),
         (["--over", "rate=0:1", "--layers=2"], "has a sweep called sweep with other flags"),
-        (["--over", "rate=0:1", "--storage=nothing"], "--storage nothing cannot be used"),
+        (["--over", "rate=0:1", "--storage=nothing"], "--storage cannot be used"),
         (["--over", "rate=0:1", "--sampler=grid"], "with --sampler grid; give a list"),
     ):
         with pytest.raises(UsageError, match=said):
             go(out, "--trials=2", *words)
+    with pytest.raises(UsageError, match="--over was given twice; give all values after one"):
+        go(out, "--over", "rate=0:1", "--over", "kind=a,b")
+    (tmp_path / "new" / "trial-0").mkdir(parents=True)
+    with pytest.raises(UsageError, match="new has trials, and sqlite:.* none of them; give anoth"):
+        go(tmp_path / "new", "--over", "rate=0:1")
     run(APP, ["train", f"--out={tmp_path / 'run'}", "--steps=1"])
     with pytest.raises(UsageError, match="run holds a run; give a sweep another --out"):
         go(tmp_path / "run", "--over", "rate=0:1")

@@ -30,7 +30,7 @@ from ._command._helptext import filled
 from ._command._lazy import has_jax, jax, zero_train
 from ._command._parse import parse
 from ._command._streams import failing, give_up, open_closed
-from ._run._app import AbstractCommand, App, CommandsByName, write_report
+from ._run._app import AbstractCommand, App, CommandsByName, sharing, write_report
 from ._run._background import busy
 from ._run._flags import asked
 from ._run._lines import RunError
@@ -268,6 +268,8 @@ def _sweep(app: App[Any], words: Sequence[str], prog: str) -> None:
     app, _, arguments = asked(app, words, prog, "sweeps", Sweep)
     space, preset = arguments.options, arguments.preset
     space_of(arguments.values, space.over, space.sampler)
+    if space.launch.processes > 1:
+        raise UsageError("a sweep was given several processes; start each worker by itself.")
     from ._run._sweep import sweep  # with JAX, which refused flags do without
 
     start_jax(space.launch)
@@ -289,9 +291,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     start_jax(options.launch)
     runs = of_seeds(config, options, arguments.seeds)
     if arguments.seeds:
-        # One loop, of which JAX knows the compiled programs again.
-        build = functools.cache(functools.partial(app.build, config))
-        app = dataclasses.replace(app, build=lambda _: build())
+        app = sharing(app)
     with watched(config, options):
         if first.shards is None:
             runs = [(following(config, options), options) for config, options in runs]

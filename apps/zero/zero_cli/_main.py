@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import signal
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -58,6 +59,8 @@ def train(env: str, *, out: str | os.PathLike[str], **flags: Any) -> StoredRun:
 
     **Raises:** [`zero_app.UsageError`][] for what the command refuses.
     """
+    if "seeds" in flags:
+        raise UsageError("seeds was given; call `train` for each seed, each with its own `out`.")
     words = []
     for name, value in {"out": out, **flags}.items():
         said = name.replace("_", "-")
@@ -67,7 +70,12 @@ def train(env: str, *, out: str | os.PathLike[str], **flags: Any) -> StoredRun:
             words += [f"--{said}", *map(str, value)]
         else:
             words += [f"--{said}", str(value)]
-    _train("train", [env, *words])
+    # An interruption ends the command at once, and shall not end who calls this.
+    before = signal.signal(signal.SIGINT, lambda *_: signal.default_int_handler(*_))
+    try:
+        _train("train", [env, *words])
+    finally:
+        signal.signal(signal.SIGINT, before)
     return zero_app.open(out)
 
 
@@ -101,6 +109,8 @@ def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
 def _stored(path: pathlib.Path, env: str) -> dict[str, Any]:
     """What a configuration of this environment has in a file, which its app checks."""
     stored = read_json(path) if os.path.lexists(path) else {}
+    if not isinstance(stored, dict):
+        return {}
     if stored.get("env", env) != env:
         raise UsageError(f"--config {path} is of {stored['env']}, and not of {env}.")
     return stored
@@ -146,7 +156,7 @@ def _train(command: str, words: list[str]) -> None:
     agent: Any = choose(name, facts, chosen.agent or stored.get("agent"))
     if agent in SPO_AGENTS:
         tuned = agent in TUNED.get(name, ())
-        usual = [] if preset == "standard" or tuned or stored else ["--preset", preset]
+        usual = [] if preset == "standard" or tuned or chosen.config else ["--preset", preset]
         return run(APPS["spo"], [command, *usual, "--agent", agent, "--env", name, *words], prog)
     check_flags(APP, prog, words, command)
     from ._board import commands_of

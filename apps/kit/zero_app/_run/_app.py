@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import importlib.metadata
 import operator
 import os
@@ -162,6 +163,13 @@ class App(Generic[Config]):
     def default_preset(self) -> str:
         """The name of the default preset."""
         return self.preset or next(iter(self.presets))
+
+
+def sharing(app: App[Config]) -> App[Config]:
+    """An app whose runs that differ in the seed alone have one loop, of which JAX knows the
+    compiled programs again."""
+    build = functools.lru_cache(1)(app.build)
+    return dataclasses.replace(app, build=lambda config: build(dataclasses.replace(config, seed=0)))
 
 
 def write_report(

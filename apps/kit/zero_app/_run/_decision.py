@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array
 
+from zero_search import SampledSearch
 from zero_train import PlanningActor, RememberingPlanner
 
 from .._command._errors import UsageError
@@ -29,16 +30,16 @@ def export_decision(
     env, player = trained.loop.env, trained.player
     planner: Any = getattr(player, "planner", None)
     if not isinstance(player, PlanningActor) or not hasattr(planner, "num_simulations"):
-        raise UsageError(f"{who(player)} has no simulations to export; leave --simulations out.")
+        raise UsageError(f"{who(player)} is not exported with simulations; leave the flag out.")
     if isinstance(planner, RememberingPlanner):
         raise UsageError("the player has a memory, and only searches without are exported.")
     actor: Any = with_simulations(player, simulations)
     # Kernels are one platform's, and these programs are for several.
-    plain = {"reuse": False, "kernels": "plain"}
-    known = {field.name for field in dataclasses.fields(planner)}
-    planner = dataclasses.replace(
-        actor.planner, **{name: value for name, value in plain.items() if name in known}
-    )
+    planner = actor.planner
+    if isinstance(planner, SampledSearch):
+        planner = dataclasses.replace(planner, planner=_plain(planner.planner))
+    else:
+        planner = _plain(planner)
     keys = lambda key: jr.split(jr.wrap_key_data(key), batch)
     begun = lambda key: jax.vmap(lambda key: env.init(key=key))(keys(key))
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
@@ -72,6 +73,12 @@ def export_decision(
     action = jax.eval_shape(search, key, *state)["action"]
     programs = {"start": export(start)(key), "search": searched}
     return programs | {"step": export(step)(key, action, *state)}
+
+
+def _plain(planner: Any) -> Any:
+    known = {field.name for field in dataclasses.fields(planner)}
+    plain = {"reuse": False, "kernels": "plain"}
+    return dataclasses.replace(planner, **{k: v for k, v in plain.items() if k in known})
 
 
 def _is_key(x: Any) -> bool:

@@ -90,6 +90,9 @@ def asked(
     **Returns:** the app with the presets that belong to the words, and what they say.
     """
     first = peek(First, prog, words)
+    for name in ("--over", "--seeds"):
+        if sum(word.partition("=")[0] == name for word in words) > 1:
+            raise UsageError(f"{name} was given twice; give all values after one {name}.")
     if app.presets_of is not None:
         app = dataclasses.replace(app, presets=app.presets_of(prog, words))
     preset = first.preset or app.default_preset

@@ -212,7 +212,8 @@ class StoredRun:
         for name in ("metrics", "timings"):
             for row in lines_of(self.folder / f"{name}.jsonl", distinct="step"):
                 rows.setdefault(row["step"], {}).update(row)
-        return pandas.DataFrame([*rows.values()]).set_index("step")
+        columns = None if rows else ["step"]
+        return pandas.DataFrame([*rows.values()], columns=columns).set_index("step")
 
     def plot(self, *names: str) -> Any:
         """A `matplotlib.figure.Figure` of these metrics over the axis, by default of what the
@@ -229,9 +230,10 @@ class StoredRun:
             (label, curve(rows, one.name, label, error=one.bars))
             for label, (one, rows) in measured.items()
         ]
-        if not any(series.x for _, series in charts):
-            asked = " or ".join(names) or "evaluation"
-            raise ValueError(f"{self.folder} has no {asked} yet.")
+        lacking = [name for name, series in charts if not series.x]
+        if lacking or not charts:
+            missing = " and no ".join(lacking) or "evaluation"
+            raise ValueError(f"{self.folder} has no {missing} yet.")
         figure = Figure(figsize=(6, 2.5 * len(charts)), layout="constrained")
         places = figure.subplots(len(charts), squeeze=False)[:, 0]
         for axes, (label, series) in zip(places, charts, strict=True):

@@ -3,9 +3,10 @@
 import dataclasses
 import difflib
 import importlib.util
+import itertools
 import pathlib
-from collections.abc import Sequence
-from typing import Annotated, Any, get_type_hints, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, get_args, get_type_hints, Literal
 
 import tyro
 from annotated_types import Interval
@@ -42,6 +43,8 @@ class Sweep:
     workers on several machines share; by default OUT/sweep.db, by SQLite."""
     out: pathlib.Path
     """The folder of the runs of the trials, and of best.json."""
+    run_code: bool = False
+    """Run code that --config or --init names."""
     launch: Annotated[Launch, tyro.conf.arg(name="")] = Launch()
     """The devices of each run."""
 
@@ -81,22 +84,30 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
             raise UsageError(f"{refused}; {then}.")
         if name in space:
             raise UsageError(f"{refused}, and {flag(name)} twice; give each flag once.")
-        words = spec.split(",") if ":" not in spec else spec.removeprefix("log:").split(":")
-        values = [_value(config, name, hints[name], word, refused) for word in words]
-        if ":" not in spec:
+        # What may be None is swept over all else.
+        hint = next((x for x in get_args(hints[name]) if x in (int, float)), hints[name])
+        kind = {float: FloatDistribution, int: IntDistribution}.get(hint)
+        is_range = ":" in spec and kind is not None
+        words = spec.removeprefix("log:").split(":") if is_range else spec.split(",")
+        values = [_value(config, name, hint, word, refused) for word in words]
+        if kind is None or not is_range:
             space[name] = CategoricalDistribution(values)
             continue
         log = spec.startswith("log:")
-        kinds = {FloatDistribution: float, IntDistribution: int}
-        kind = next((x for x, number in kinds.items() if hints[name] is number), None)
         if sampler == "grid":
-            raise UsageError(f"{refused} with --sampler grid; give a list, as in {said[:9]}=A,B,C.")
-        if kind is None or len(values) != 2 or not values[0] < values[1]:
+            raise UsageError(f"{refused} with --sampler grid; give a list, {name}=A,B,C.")
+        if len(values) != 2 or not values[0] < values[1]:
             raise UsageError(f"{refused}; a range is LOW:HIGH of two numbers, the lower one first.")
         if log and not values[0] > 0:
             raise UsageError(f"{refused}; a range of logarithms begins above 0.")
         space[name] = kind(*values, log=log)
     return space
+
+
+def grid_of(space: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All combinations of lists."""
+    points = itertools.product(*(one.choices for one in space.values()))
+    return [dict(zip(space, point, strict=True)) for point in points]
 
 
 def _value(config: AbstractConfig, name: str, hint: Any, word: str, refused: str) -> Any:

@@ -5,19 +5,19 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .._command._config import AbstractConfig
 from .._command._errors import as_line, flag, NonFiniteError, UsageError, warn
-from ._app import App
+from ._app import App, sharing
 from ._disk import write_whole
 from ._folder import RunFolder
-from ._lines import lines_of
-from ._measures import MEASURES
+from ._lines import lines_of, RunError
+from ._measures import measured
 from ._options import folder_of, following, of_seeds, Options
 from ._provenance import CONFIG, finished_steps
-from ._space import space_of, Sweep
+from ._space import grid_of, space_of, Sweep
 from ._train import train
 
 
@@ -65,16 +65,18 @@ def sweep(
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     space = space_of(config, asked.over, asked.sampler)
     study, url = _study(config, asked, space, seeds)
+    number = min(asked.trials, len(grid_of(space)) if asked.sampler == "grid" else asked.trials)
     ends = None if asked.minutes is None else began + 60 * asked.minutes
-    objective = _Objective(app, config, asked, seeds, preset, space, ends)
+    objective = _Objective(sharing(app), config, asked, seeds, preset, space, number, ends)
     print(f"the trials are in {url}; `optuna-dashboard {url}` shows them", flush=True)
-    failures = (NonFiniteError, UsageError, _SuperfluousError)
+    failures, stopped = (NonFiniteError, UsageError, RunError, _SuperfluousError), True
     while ends is None or time.monotonic() < ends:
         trials = study.get_trials(deepcopy=False)
         of = lambda state, trials=trials: any(trial.state.name == state for trial in trials)
-        enough = sum(_AGAIN not in x.user_attrs for x in trials) >= asked.trials
+        enough = sum(_AGAIN not in x.user_attrs for x in trials) >= number
         if enough and not of("WAITING"):
             if not of("RUNNING"):
+                stopped = False
                 break
             optuna.storages.fail_stale_trials(study)
             time.sleep(1)
@@ -82,10 +84,9 @@ def sweep(
         try:
             study.optimize(objective, n_trials=1, catch=failures)
         except (_StoppedError, KeyboardInterrupt):
-            _again(study, study.trials[-1])
             print("the sweep is stopped; the same command goes on with it")
             break
-    _finish(config, asked, study, trains)
+    _finish(config, asked, study, trains, stopped=stopped)
 
 
 #: The attribute of a trial that is begun anew: the number of the first one.
@@ -101,36 +102,38 @@ def _study(
 ) -> tuple[Any, str]:
     """The study in the storage, and its URL."""
     import optuna
+    import sqlalchemy
     import sqlalchemy.exc
 
     asked.out.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(asked.out / CONFIG):
         raise UsageError(f"{asked.out} holds a run; give a sweep another --out.")
-    url = asked.storage or f"sqlite:///{asked.out / 'sweep.db'}"
-    samplers: dict[str, Callable[[], Any]] = {
-        "tpe": optuna.samplers.TPESampler,
-        "random": optuna.samplers.RandomSampler,
-        "grid": lambda: optuna.samplers.GridSampler({k: x.choices for k, x in space.items()}),
-    }
+    url, shown, name = asked.storage, "--storage", asked.out.resolve().name
+    url = url or f"sqlite:///{asked.out / 'sweep.db'}"
+    samplers = {"tpe": optuna.samplers.TPESampler}
     try:
+        shown = sqlalchemy.make_url(url).render_as_string()  # without the password
         storage = optuna.storages.RDBStorage(
             url, heartbeat_interval=_BEAT, grace_period=_GONE, heartbeat_stale_trial_callback=_again
         )
         study = optuna.create_study(
             storage=storage,
-            sampler=samplers[asked.sampler](),
+            # The points of a grid are enqueued, so that no two workers draw the same.
+            sampler=samplers.get(asked.sampler, optuna.samplers.RandomSampler)(),
             pruner=optuna.pruners.MedianPruner() if asked.prune else optuna.pruners.NopPruner(),
-            study_name=asked.out.name,
+            study_name=name,
             direction="maximize",
             load_if_exists=True,
         )
     except (sqlalchemy.exc.SQLAlchemyError, ImportError, ValueError) as e:
         reason = as_line(str(e)).partition(" (Background")[0][:200]
-        raise UsageError(f"--storage {url} cannot be used ({reason}); give another one.") from e
+        raise UsageError(f"{shown} cannot be used ({reason}); give another --storage.") from e
     plain = {name: repr(one) for name, one in space.items()}
     fixed = {k: v for k, v in dataclasses.asdict(config).items() if k not in space}
     ours = json.loads(json.dumps({"space": plain, "seeds": [*seeds], "fixed": fixed}))
     theirs = study.user_attrs.get("sweep")
+    if theirs is None and any(asked.out.glob("trial-*")):
+        raise UsageError(f"{asked.out} has trials, and {shown} none of them; give another --out.")
     if theirs is None:
         study.set_user_attr("sweep", ours)
     elif theirs != ours:
@@ -138,8 +141,10 @@ def _study(
         what = {"space": "over something else", "seeds": "of other seeds"}.get(
             other, "with other flags"
         )
-        raise UsageError(f"{url} has a sweep called {asked.out.name} {what}; give another --out.")
-    return study, url
+        raise UsageError(f"{shown} has a sweep called {name} {what}; give another --out.")
+    for point in grid_of(space)[: asked.trials] if asked.sampler == "grid" else ():
+        study.enqueue_trial(point, skip_if_exists=True)
+    return study, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,20 +157,34 @@ class _Objective:
     seeds: Sequence[int]
     preset: str
     space: Mapping[str, Any]
+    number: int
     ends: float | None
 
     def __call__(self, trial: Any) -> float:
         first = trial.user_attrs.get(_AGAIN, trial.number)
         earlier = trial.study.get_trials(deepcopy=False)[: trial.number]
         if first == trial.number:
-            if sum(_AGAIN not in x.user_attrs for x in earlier) >= self.asked.trials:
+            if sum(_AGAIN not in x.user_attrs for x in earlier) >= self.number:
                 trial.set_user_attr(_AGAIN, -1)
                 raise _SuperfluousError
+        try:
+            return self._worth(trial, first)
+        except (_StoppedError, KeyboardInterrupt):
+            _again(trial.study, trial)
+            raise
+        except (NonFiniteError, UsageError, RunError) as e:
+            warn(f"trial {first} failed: {e}")
+            raise
+
+    def _worth(self, trial: Any, first: int) -> float:
         config = dataclasses.replace(self.config, **_chosen(trial, self.space))
         print(f"trial {first}: {_words(trial)}", flush=True)
         left = None if self.ends is None else max(0.0, self.ends - time.monotonic()) / 60
         out = self.asked.out / f"trial-{first}"
-        options = Options(out=out, resume=True, launch=self.asked.launch, max_minutes=left)
+        asked = self.asked
+        options = Options(
+            out=out, resume=True, launch=asked.launch, max_minutes=left, run_code=asked.run_code
+        )
         values: list[float] = []
         for one, where in of_seeds(config, options, self.seeds):
             done = len(values) * self.app.num_steps(one)
@@ -202,12 +221,14 @@ def _words(trial: Any) -> str:
 
 
 def value_of(rows: Iterable[Mapping[str, Any]]) -> list[float]:
-    """What the last of these lines of evaluations measured: the first of the measures that
-    `compare` knows, which is a score, a share of games won, or a mean return."""
-    for row in reversed([*rows]):
-        for measure in MEASURES:
-            if row.get(measure.name) is not None:
-                return [float(row[measure.name])]
+    """What the last of these evaluations measured, where more is better: of its first line the
+    first of the measures that `compare` knows, which is a score, a share of games won, or a mean
+    return."""
+    rows = [*rows]
+    for row in rows:
+        if row.get("step") == rows[-1].get("step"):
+            for _, measure in measured(row):
+                return [measure.better * float(row[measure.name])]
     return []
 
 
@@ -220,13 +241,16 @@ def _report(trial: Any, step: int, values: Sequence[float]) -> None:
         raise optuna.TrialPruned
 
 
-def _finish(config: AbstractConfig, asked: Sweep, study: Any, trains: str) -> None:
+def _finish(
+    config: AbstractConfig, asked: Sweep, study: Any, trains: str, *, stopped: bool
+) -> None:
     """Says what was found, and writes best.json."""
     done = [x for x in study.get_trials(deepcopy=False) if x.state.name in ("COMPLETE", "PRUNED")]
     complete = [x for x in done if x.state.name == "COMPLETE"]
     if not complete:
-        warn("no trial was trained to its end")
-        return
+        if stopped:
+            return warn("no trial was trained to its end yet")
+        raise UsageError("no trial was trained to its end; the lines above say why.")
     number = lambda trial: trial.user_attrs.get(_AGAIN, trial.number)
     print(f"{len(done)} trials, {len(done) - len(complete)} of them pruned; the best:")
     for trial in sorted(complete, key=lambda x: -x.value)[:5]:
