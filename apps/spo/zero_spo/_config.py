@@ -371,11 +371,13 @@ def presets(env: str, agent: str) -> dict[str, Config]:
 def has_known_presets(env: str) -> bool:
     """Whether the presets follow from the name of an environment. Others make it, which starts JAX,
     and brax takes seconds to import."""
-    return env == "cartpole" or (env in known_environments() and _continuous(env))
+    return env == "cartpole" or (":" not in env and _continuous(env))
 
 
 def _continuous(name: str) -> bool:
     """Whether the actions of the named environment are continuous."""
+    if name.startswith(("brax/", "playground/")):  # of which all are, also where they are missing
+        return True
     if (facts := known_environments().get(name)) is not None:
         return facts.actions == "continuous"
     from zero_envs import AbstractContinuousEnvironment
