@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+import optuna
 import pytest
 
 from zero_app import read_lines, run, UsageError, View
@@ -20,7 +21,6 @@ from zero_app._run import _sweep
 from .swept import APP, Config, worth
 
 
-optuna = pytest.importorskip("optuna", reason="sweeps are an extra")
 pytestmark = pytest.mark.usefixtures("no_charts")
 
 GRID = ("--sampler=grid", "--over", "rate=0.1,0.5", "kind=a,b", "--trials=4")
