@@ -29,7 +29,7 @@ PULLED_IN = {
     "zero_search": _JAX,
     "zero_memory": _JAX | _FLASHBAX,
     "zero_nets": _JAX | {"distreqx"},
-    "zero_train": _JAX | _FLASHBAX | {"optax"},
+    "zero_train": set(),
     "zero_app": set(),
     "zero_cli": set(),
     "zero_othello": _FLAGS,
@@ -118,13 +118,20 @@ def test_runs_are_compared_and_reported_without_jax(tmp_path, app):
     for seed, name in enumerate("ab"):
         config = dataclasses.replace(APPS[app].presets["tiny"], evaluate_every=seed + 1)
         metrics = [{"step": n, "loss": 1 / n, "learning_rate": 0.1} for n in (1, 2)]
-        files = {"config.json": [dataclasses.asdict(config)], "metrics.jsonl": metrics}
+        measured = {"episodes": 4, "return_mean": 2.0 + seed, "return_se": 0.5}
+        files = {
+            "config.json": [dataclasses.asdict(config)],
+            "metrics.jsonl": metrics,
+        }
+        if app == "spo":
+            files["evaluations.jsonl"] = [{"step": n} | measured for n in (1, 2)]
         (tmp_path / name).mkdir()
         for file, lines in files.items():
             text = "".join(json.dumps(line) + "\n" for line in lines)
             (tmp_path / name / file).write_text(text)
     code, out, err = _without_jax("zero", "compare", "a", "b", folder=tmp_path)
     assert (code, err) == (0, "") and "The page is compare.html" in out
+    assert ("Last evaluation" in out) == (app == "spo")
     for command in ("zero", app):
         words = command, "report", "a", "--episodes", "0"
         code, out, err = _without_jax(*words, folder=tmp_path)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from zero_memory import Batch
 
 from ._agent import AbstractActor, AbstractBlockAgent, Experience, Metrics
-from ._arrays import check_kind, check_range
+from ._checks import check_kind, check_range
 from ._learning import (
     adopted,
     check_optimisers,

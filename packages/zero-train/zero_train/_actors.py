@@ -14,7 +14,7 @@ from zero_envs import Observation, Transition
 from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
 
 from ._agent import AbstractActor, Experience
-from ._arrays import check_kind, check_range
+from ._checks import check_kind, check_range
 from ._faults import move_faults
 from ._model import evaluate_batch, Evaluator
 from ._policies import AbstractReflexActor

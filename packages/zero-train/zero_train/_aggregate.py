@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from jaxtyping import Float, Real
 
-from ._arrays import check_count, check_kind, check_range, reals
+from ._checks import check_count, check_kind, check_range, reals
 
 
 #: Resampled scores held at once: more would leave the cache and gain nothing.

@@ -1,4 +1,4 @@
-"""Checks and numbers that losses and returns share.
+"""Arrays and numbers that losses and returns share.
 
 Illegal is -inf, in logits, log-probabilities and Q-values. Filler rows and final states may have no
 legal action at all. A weight or discount of 0 makes such a row count for nothing, but 0 times
@@ -8,7 +8,6 @@ infinity is NaN, in the value or in the gradient.
 import functools as ft
 import inspect
 import math
-import operator
 from collections.abc import Callable
 from typing import Any, get_args, ParamSpec, TypeVar
 
@@ -17,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
+
+from ._checks import as_line
 
 
 _P = ParamSpec("_P")
@@ -81,7 +82,7 @@ def taken(called: str, x: Any, kind: str = "real numbers") -> Any:
             pass
     dtype = np.asarray(x).dtype if isinstance(x, int | float) else getattr(array, "dtype", None)
     if dtype is None or not any(jnp.issubdtype(dtype, of) for of in _KINDS[kind]):
-        given = _line(x) if dtype is None or isinstance(x, int | float) else f"of {dtype}"
+        given = as_line(x) if dtype is None or isinstance(x, int | float) else f"of {dtype}"
         raise ValueError(f"{called} is {given}; give {kind}, in an array if they are several.")
     if not hasattr(array, "dtype") or kind in ("integers", "numbers"):
         return array
@@ -90,18 +91,6 @@ def taken(called: str, x: Any, kind: str = "real numbers") -> Any:
     wide = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize >= 4
     dtype = jax.dtypes.canonicalize_dtype(dtype) if wide else jnp.float32
     return array if array.dtype == dtype else array.astype(dtype)
-
-
-def reals(called: str, x: Any) -> np.ndarray:
-    """Real numbers in double precision, for what is computed on the host."""
-    try:
-        array = np.asarray(x)
-        if array.dtype.kind not in "cSUmM":  # complex numbers, texts and dates
-            return array.astype(np.float64)
-        given = f"of {array.dtype}"
-    except (TypeError, ValueError, OverflowError):
-        given = _line(x)
-    raise ValueError(f"`{called}` is {given}; give real numbers, equally many in every row.")
 
 
 def at_action(x: Array, action: Array) -> Array:
@@ -155,56 +144,6 @@ def _fits(axes: str, shape: tuple[int, ...], lengths: dict[str, int]) -> bool:
         and 0 not in shape
         and all(lengths.setdefault(x, size) == size for x, size in zip(names, shape, strict=True))
     )
-
-
-def check_range(owner: str, least: float, most: float = math.inf, /, **fields: Any) -> None:
-    """Raises where a hyperparameter of `owner` is no finite number in `[least, most]`."""
-    for name, value in fields.items():
-        if not within(value, lambda x: (least <= x) & (x <= most) & (abs(x) < math.inf)):
-            low = "" if least == -math.inf else f", {least:g} or more"
-            allowed = f"finite{low}" if most == math.inf else f"{least:g} to {most:g}"
-            raise ValueError(f"`{owner}({name}={_line(value)})`: must be a number, {allowed}.")
-
-
-def check_positive(owner: str, **fields: Any) -> None:
-    """Raises where a hyperparameter of `owner` is no number above 0."""
-    for name, value in fields.items():
-        if not within(value, lambda x: x > 0):
-            raise ValueError(f"`{owner}({name}={_line(value)})`: must be above 0.")
-
-
-def within(value: Any, fits: Callable[[Any], Any]) -> bool:
-    """Whether a number, or each of an array, does. Of a traced array nothing is known."""
-    if isinstance(value, Array):
-        known = not isinstance(value, Tracer) and value.is_fully_addressable
-        return not known or bool(np.all(fits(np.asarray(value, np.float64))))
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "iuf" and bool(np.all(fits(value)))
-    return isinstance(value, int | float | np.integer | np.floating) and bool(fits(value))
-
-
-def check_count(owner: str, least: int = 1, /, **fields: Any) -> None:
-    """Raises where an argument of `owner` is not an integer of at least `least`."""
-    for name, value in fields.items():
-        try:
-            fits = operator.index(value) >= least
-        except TypeError:
-            fits = False
-        if not fits:
-            raise ValueError(
-                f"`{owner}({name}={_line(value)})`: must be an integer, at least {least}."
-            )
-
-
-def check_kind(owner: str, kind: Any, called: str, /, **parts: Any) -> None:
-    """Raises where a part of `owner` is none of `kind`, which is `callable` or a class."""
-    for name, part in parts.items():
-        if not (callable(part) if kind is callable else isinstance(part, kind)):
-            raise ValueError(f"`{owner}({name}={_line(part)})`: must be {called}.")
-
-
-def _line(part: Any) -> str:
-    return repr(part) if len(repr(part)) < 60 and "\n" not in repr(part) else type(part).__name__
 
 
 def ratio(log_ratio: Float[Array, "*axes"]) -> Float[Array, "*axes"]:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from zero_envs import AbstractEnvironment, Fallible, Transition
 
 from ._agent import AbstractActor, Experience
-from ._arrays import check_count
+from ._checks import check_count
 from ._evaluation import acted, check_parts
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from jaxtyping import Float, Real
 
-from ._arrays import check_count, check_kind, check_range, reals
+from ._checks import check_count, check_kind, check_range, reals
 
 
 _SCALE = 400 / math.log(10)

@@ -16,7 +16,7 @@ from zero_search import AbstractModel, AbstractPlanner, Plan
 
 from ._actors import PlanningActor, policy_and_value, Reanalyser
 from ._agent import AbstractReanalysingAgent, Experience, Metrics
-from ._arrays import check_count, check_kind, check_range
+from ._checks import check_count, check_kind, check_range
 from ._learning import (
     adopted,
     bind,

@@ -15,7 +15,8 @@ from zero_envs import Observation
 from zero_memory import Batch
 
 from ._agent import Experience, Metrics
-from ._arrays import check_count, check_kind, check_range, log_softmax
+from ._arrays import log_softmax
+from ._checks import check_count, check_kind, check_range
 from ._mesh import select_rows, whole
 
 

@@ -23,7 +23,7 @@ from ._agent import (
     AbstractReanalysingAgent,
     Experience,
 )
-from ._arrays import check_count, check_kind, check_range
+from ._checks import check_count, check_kind, check_range
 from ._collect import collect, Episodes
 from ._mesh import (
     by_rows,

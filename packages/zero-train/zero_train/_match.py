@@ -14,7 +14,7 @@ from zero_envs import AbstractEnvironment, Observation
 
 from ._actors import RandomActor
 from ._agent import AbstractActor
-from ._arrays import check_count
+from ._checks import check_count
 from ._evaluation import (
     acted,
     check_parts,

@@ -24,7 +24,7 @@ from zero_search import (
     Proposal,
 )
 
-from ._arrays import check_kind
+from ._checks import check_kind
 from ._policies import masked
 
 

@@ -20,7 +20,7 @@ from ._actor_critic import (
     regression,
 )
 from ._agent import Experience, Metrics
-from ._arrays import check_count
+from ._checks import check_count
 from ._learning import bind, loss_weights
 from ._policies import DistributionActor, normalised, policies, Statistics
 from .losses import AbstractTrustRegion

@@ -18,7 +18,7 @@ from zero_search import AbstractPlanner, Plan
 
 from ._actors import dated, PlanningActor, PlanRecord, policy_and_value, Reanalyser
 from ._agent import AbstractBlockAgent, AbstractReanalysingAgent, Experience, Metrics
-from ._arrays import check_count, check_kind, check_range
+from ._checks import check_count, check_kind, check_range
 from ._latent import AbstractLatentModel, check_players, LatentModel
 from ._learning import (
     adopted,

@@ -17,7 +17,7 @@ from zero_memory import Batch
 
 from ._actor_critic import regression
 from ._agent import AbstractActor, AbstractBlockAgent, Experience, Metrics
-from ._arrays import check_kind, check_positive, check_range
+from ._checks import check_kind, check_positive, check_range
 from ._faults import move_faults
 from ._learning import (
     adopted,

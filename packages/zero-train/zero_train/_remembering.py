@@ -13,7 +13,7 @@ from zero_envs import Observation
 from zero_search import AbstractPlanner, Plan
 
 from ._actors import PlanRecord, PolicyActor
-from ._arrays import check_kind
+from ._checks import check_kind
 from ._latent import AbstractLatentModel
 from ._mesh import select_rows
 from ._recurrent import fresh, RecurrentNetwork

@@ -22,7 +22,7 @@ from ._actor_critic import (
 )
 from ._actors import PlanningActor
 from ._agent import Experience, Metrics
-from ._arrays import check_kind
+from ._checks import check_kind
 from ._learning import bind, loss_weights
 from ._policies import ActorCriticEvaluator, normalised, policies, Statistics
 from .losses import AbstractTrustRegion, masked_mean

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from ._agent import AbstractActor, Experience
-from ._arrays import check_kind
+from ._checks import check_kind
 from ._collect import collect, Episodes, start
 from ._learning import with_arrays
 from ._loop import (

@@ -5,7 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._arrays import check_range, taken
+from .._arrays import taken
+from .._checks import check_range
 
 
 def masked_mean(

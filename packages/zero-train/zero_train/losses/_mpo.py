@@ -8,16 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._arrays import (
-    check_axes,
-    check_kind,
-    check_positive,
-    check_range,
-    finite,
-    log_softmax,
-    taken,
-    within,
-)
+from .._arrays import check_axes, finite, log_softmax, taken
+from .._checks import check_kind, check_positive, check_range, within
 from ._policy import DecoupledPolicy, Policy
 
 

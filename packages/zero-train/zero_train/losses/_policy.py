@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._arrays import check_axes, check_positive, check_range, ratio
+from .._arrays import check_axes, ratio
+from .._checks import check_positive, check_range
 
 
 @runtime_checkable

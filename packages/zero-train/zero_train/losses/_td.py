@@ -9,7 +9,8 @@ import optax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from .._arrays import at_action, check_axes, check_positive, check_range, finite
+from .._arrays import at_action, check_axes, finite
+from .._checks import check_positive, check_range
 
 
 @check_axes

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, Shaped
 
-from .._arrays import check_kind, check_positive
+from .._checks import check_kind, check_positive
 from ._mpo import constrain, Dual, fixed, Losses, mpo_decoupled_loss, mpo_loss
 
 

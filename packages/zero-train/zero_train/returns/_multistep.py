@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._arrays import check_axes, check_range
+from .._arrays import check_axes
+from .._checks import check_range
 
 
 def stopped(stop_gradient: bool, *given: Any) -> tuple[Any, ...]:

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._arrays import at_action, check_axes, check_positive, check_range, finite, ratio
+from .._arrays import at_action, check_axes, finite, ratio
+from .._checks import check_positive, check_range
 from ._multistep import cut, end_rows, following, lambda_returns, solve, stopped
 
 
