@@ -68,7 +68,7 @@ PLANNERS: dict[str, Any] = {
     "pallas": TreeSearch.gumbel(4, kernels="pallas"),
     "gumbel, no noise": TreeSearch.gumbel(4, gumbel_scale=0.0),
     "in rounds": TreeSearch.gumbel(4, max_num_considered_actions=2, in_rounds=True),
-    "uct": TreeSearch.uct(4),
+    "uct": TreeSearch.uct(4, stop_early=True),
     "leaves": TreeSearch(4, num_leaves=2, backup=MaxBackup(), reuse=True),
     "gumbel leaves": TreeSearch.gumbel(4, num_leaves=2, reuse=True),
     "softmax": TreeSearch(4, readout=SoftmaxQ(0.5), max_depth=2),

@@ -124,6 +124,7 @@ def search(
     key: Keys | Callable[[Any], KeyPair],
     choose_root: RootChoice | None = None,
     loop: Callable[..., Any] = jax.lax.fori_loop,
+    stop_early: bool = False,
 ) -> tuple[Tree, SearchStats]:
     """Runs `num_simulations` from planted roots, a multiple of `rules.num_leaves`.
 
@@ -137,6 +138,7 @@ def search(
         many simulations of this search have taken each action, those included that wait for their
         leaf; `inside` is the action that `rules.selection` would take.
     - `loop`: has the interface of `lax.fori_loop`.
+    - `stop_early`: in place of it a loop that ends once every row's most visited action is certain.
     """
     (batch, max_nodes, _), leaves = tree.child.shape, rules.num_leaves
     check_search(num_simulations, leaves, tree.edge.shape[2], key, batch)
@@ -150,6 +152,7 @@ def search(
     tree = eqx.tree_at(lambda t: t.step, tree, step)
 
     turn = ft.partial(_one_leaf if leaves == 1 else _many_leaves, fixed)
+    loop = ft.partial(_until_decided, fixed) if stop_early else loop
 
     def simulated(packed: bool) -> tuple[Tree, Any]:
         forest, notes = Forest.of(tree, packed), blank(batch, max_nodes)
@@ -163,8 +166,29 @@ def search(
     tree, (started, depth, invalid) = on_device(simulated, rules.kernels)
     if started is None:
         started = rules.decisions(tree.root).visits - fixed.kept
-    depth = depth.astype(jnp.float32) / num_simulations
-    return tree, SearchStats(started, depth, invalid)
+    number = jnp.maximum(jnp.sum(started, axis=1), 1.0)
+    return tree, SearchStats(started, depth.astype(jnp.float32) / number, invalid)
+
+
+def _until_decided(
+    fixed: Fixed, first: Any, number: Any, turn: Callable[..., Loop], init: Loop
+) -> Loop:
+    """`lax.fori_loop`, ended once no simulation that is left can make another action the most
+    visited, the lowest index among equals, in any row. Each row has at least one simulation."""
+
+    def going_on(carry: tuple[Int[Array, ""], Loop]) -> Bool[Array, ""]:
+        simulation, loop = carry
+        visits = jnp.where(fixed.prior[:, 0] > -jnp.inf, _roots(fixed, loop.forest).visits, -1.0)
+        most, leader = jnp.max(visits, axis=1, keepdims=True), jnp.argmax(visits, axis=1)[:, None]
+        index = jnp.arange(visits.shape[1], dtype=jnp.int32)[None]
+        left = fixed.rules.num_leaves * (number - simulation).astype(jnp.float32)
+        reach = visits + jnp.where((visits < 0) | (index == leader), -jnp.inf, left)
+        overtakes = jnp.where(index < leader, reach >= most, reach > most)
+        open_rows = fixed.alive & (jnp.any(overtakes, axis=1) | (most[:, 0] < 1))
+        return (simulation < number) & jnp.any(open_rows)
+
+    after = lambda carry: (carry[0] + 1, turn(*carry))
+    return jax.lax.while_loop(going_on, after, (first, init))[1]
 
 
 def search_in_rounds(
