@@ -3,10 +3,11 @@
 The positions of games that a trained network plays against itself, one at a time: how many of the
 simulations `stop_early` saves, whether the moves are the same, and how long both searches take,
 which take turns. With `--reuse` the subtree of the move is kept, and the saved share is that of
-whole games. JSON lines, one for each number of simulations.
+whole games. With `--match` the player that stops and keeps its tree plays so many games, one at a
+time, against the one that does not stop. JSON lines, one for each number of simulations.
 
     uv run python benchmarks/search_stop.py pgx/connect_four --simulations 64 200 800
-    uv run python benchmarks/search_stop.py runs/quick --reuse
+    uv run python benchmarks/search_stop.py pgx/connect_four --simulations 64 --match 400
 """
 
 import argparse
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _players import OPENING_PLIES, trained_model
+from _players import OPENING_PLIES, play, trained_model
 
 from zero_envs import AbstractEnvironment
 from zero_search import PUCT, TreeSearch
@@ -73,9 +74,18 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, nargs="+", default=[64, 200, 800])
     parser.add_argument("--games", type=int, default=4, help="after one to warm up")
     parser.add_argument("--reuse", action="store_true")
+    parser.add_argument("--match", type=int, metavar="GAMES")
     options = parser.parse_args()
     model, c = trained_model(options.run)
     for simulations in options.simulations:
+        if options.match:
+            stops, goes_on = (
+                TreeSearch(simulations, PUCT(c), reuse=True, stop_early=early)
+                for early in (True, False)
+            )
+            found = play(model, stops, goes_on, games=options.match, batch=2, seed=0)
+            print(json.dumps({"simulations": simulations} | found), flush=True)
+            continue
         both = searches(model, c, simulations, options.reuse)
         seeds = range(options.games + 1)
         rows = [row for seed in seeds for row in game(model.env, both, seed) if seed]

@@ -184,8 +184,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
                 f"`TreeSearch(num_leaves={self.num_leaves})` with `in_rounds=True`: rounds "
                 "evaluate the leaves of all actions together already; leave one of the two out."
             )
-        takes_most = isinstance(self.readout, VisitCounts) and self.readout.temperature == 0
-        if self.stop_early and not (takes_most and isinstance(self.root, PriorRoot)):
+        if self.stop_early and not self.can_stop_early:
             raise ValueError(
                 "`TreeSearch(stop_early=True)`: only the most visited action is certain before the "
                 "last simulation; give root=PriorRoot(...) and readout=VisitCounts(0.0), or leave "
@@ -196,6 +195,12 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
                 '`TreeSearch(outcomes="frozen", evaluate_outcomes=True)`: without chance nodes '
                 "there are no afterstates to evaluate; leave one of the two out."
             )
+
+    @property
+    def can_stop_early(self) -> bool:
+        """Whether `stop_early` may be set: the most visited action is played."""
+        takes_most = isinstance(self.readout, VisitCounts) and self.readout.temperature == 0
+        return takes_most and isinstance(self.root, PriorRoot)
 
     @classmethod
     def alphazero(

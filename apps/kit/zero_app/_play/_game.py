@@ -152,11 +152,17 @@ class Game:
 
         **Arguments:**
 
-        - `actor`: plans the moves. It hears of every move, and may keep its tree.
+        - `actor`: plans the moves. It hears of every move, and may keep its tree. A search that plays
+            its most visited move ends once that is certain.
         - `key`: the same key and moves give the same plans if plans are asked for in the same
             positions. A search that reuses its tree keeps what it found in each of them, so that
             a further one, such as that of a hint, changes the later plans.
         """
+        player: Any = actor
+        planner = getattr(player, "planner", None)
+        if isinstance(planner, TreeSearch) and planner.can_stop_early:
+            planner = dataclasses.replace(planner, stop_early=True)
+            actor = dataclasses.replace(player, planner=planner)
         episode = Episode(env, actor, key=jr.fold_in(key, 0))
         return cls(board, actor, episode, key, max_value=float(getattr(env, "max_return", 1.0)))
 
@@ -287,7 +293,11 @@ class Game:
             return
         planner = actor.planner
         planner = dataclasses.replace(
-            planner, num_simulations=part * planner.num_leaves, reuse=True, max_nodes=room
+            planner,
+            num_simulations=part * planner.num_leaves,
+            reuse=True,
+            stop_early=False,
+            max_nodes=room,
         )
         actor = dataclasses.replace(actor, planner=planner, record=whole)
         here = self._episode
