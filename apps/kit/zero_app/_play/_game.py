@@ -152,8 +152,8 @@ class Game:
 
         **Arguments:**
 
-        - `actor`: plans the moves. It hears of every move, and may keep its tree. A search that plays
-            its most visited move ends once that is certain.
+        - `actor`: plans the moves. It hears of every move, and may keep its tree. A search that
+            plays its most visited move ends once that is certain.
         - `key`: the same key and moves give the same plans if plans are asked for in the same
             positions. A search that reuses its tree keeps what it found in each of them, so that
             a further one, such as that of a hint, changes the later plans.
