@@ -69,6 +69,7 @@ PLANNERS: dict[str, Any] = {
     "gumbel, no noise": TreeSearch.gumbel(4, gumbel_scale=0.0),
     "in rounds": TreeSearch.gumbel(4, max_num_considered_actions=2, in_rounds=True),
     "uct": TreeSearch.uct(4, stop_early=True),
+    "proofs": TreeSearch(4, max_return=9.0, stop_early=True, reuse=True),
     "leaves": TreeSearch(4, num_leaves=2, backup=MaxBackup(), reuse=True),
     "gumbel leaves": TreeSearch.gumbel(4, num_leaves=2, reuse=True),
     "softmax": TreeSearch(4, readout=SoftmaxQ(0.5), max_depth=2),

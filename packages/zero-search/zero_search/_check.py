@@ -145,12 +145,14 @@ def check_leaves(owner: str, num_simulations: int, num_leaves: int) -> None:
         )
 
 
-def check_search(num_simulations: int, leaves: int, planes: int, key: Any, batch: int) -> None:
-    """Of `search`, with trees whose `edge` has so many `planes`."""
+def check_search(
+    num_simulations: int, leaves: int, planes: int, wanted: int, key: Any, batch: int
+) -> None:
+    """Of `search`, with trees whose `edge` has so many `planes`, of which so many are `wanted`."""
     check_leaves("search", num_simulations, leaves)
     if not callable(key):
         check_keys(key, batch)
-    if planes != (2 if leaves == 1 else 3):
+    if planes != wanted:
         raise ValueError(
             f"`search` got trees for another number of leaves at a time than `Rules(num_leaves="
             f"{leaves})`: make them by `Tree.empty(..., num_leaves={leaves})`."

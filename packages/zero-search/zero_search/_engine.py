@@ -20,8 +20,10 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from ._check import check_search
 from ._forest import Forest, on_device, put, recorded, take
 from ._model import AbstractPriorModel, masked_edge, masked_prediction, predicted, stepped
+from ._proof import among, Bounds, sealed
 from ._sample import folded, varying
-from ._tree import DISCOUNT, FINAL, RAW, REWARD, Rules, statistics, Tree, UNSTORED
+from ._stop import until_decided
+from ._tree import DISCOUNT, FINAL, planes, RAW, REWARD, Rules, statistics, Tree, UNSTORED, VALUE
 from ._types import Floats, Ints, Keys, NodeStatistics, PerAction
 from ._walk import (
     back_up,
@@ -141,21 +143,27 @@ def search(
     - `stop_early`: in place of it a loop that ends once every row's most visited action is certain.
     """
     (batch, max_nodes, _), leaves = tree.child.shape, rules.num_leaves
-    check_search(num_simulations, leaves, tree.edge.shape[2], key, batch)
+    wanted = planes(leaves, rules.max_return is not None)
+    check_search(num_simulations, leaves, tree.edge.shape[2], wanted, key, batch)
     fixed = fixed_for(tree, model, rules, key, choose_root)
     root = rules.decisions(tree.root)
-    first = rules.choose(tree.root, None)
+    bounds, within = None, tree.root
+    if rules.max_return is not None:
+        bounds = Bounds.of(tree.edge[:, 0], rules.max_return)
+        within = among(within, bounds.unknown(within.legal))
+    first = rules.choose(within, None)
     if choose_root is not None:
         first = choose_root(0, root, jnp.zeros_like(root.visits), first)
     code = tree.child[jnp.arange(batch), 0, first]
+    code = code if bounds is None else sealed(code, first, bounds, FINAL)
     step = tree.step.at[:, 0].set(jnp.stack([first, code], axis=-1))
     tree = eqx.tree_at(lambda t: t.step, tree, step)
 
     turn = ft.partial(_one_leaf if leaves == 1 else _many_leaves, fixed)
-    loop = ft.partial(_until_decided, fixed) if stop_early else loop
+    loop = ft.partial(until_decided, fixed) if stop_early else loop
 
     def simulated(packed: bool) -> tuple[Tree, Any]:
-        forest, notes = Forest.of(tree, packed), blank(batch, max_nodes)
+        forest, notes = Forest.of(tree, packed), blank(batch, max_nodes, rules)
         started = None if leaves == 1 else jnp.zeros_like(fixed.kept)
         none = jnp.zeros((batch,), jnp.int32)
         init = Loop.start(jnp.tile(fixed.base, leaves), forest, notes, none, started)
@@ -168,27 +176,6 @@ def search(
         started = rules.decisions(tree.root).visits - fixed.kept
     number = jnp.maximum(jnp.sum(started, axis=1), 1.0)
     return tree, SearchStats(started, depth.astype(jnp.float32) / number, invalid)
-
-
-def _until_decided(
-    fixed: Fixed, first: Any, number: Any, turn: Callable[..., Loop], init: Loop
-) -> Loop:
-    """`lax.fori_loop`, ended once no simulation that is left can make another action the most
-    visited, the lowest index among equals, in any row. Each row has at least one simulation."""
-
-    def going_on(carry: tuple[Int[Array, ""], Loop]) -> Bool[Array, ""]:
-        simulation, loop = carry
-        visits = jnp.where(fixed.prior[:, 0] > -jnp.inf, _roots(fixed, loop.forest).visits, -1.0)
-        most, leader = jnp.max(visits, axis=1, keepdims=True), jnp.argmax(visits, axis=1)[:, None]
-        index = jnp.arange(visits.shape[1], dtype=jnp.int32)[None]
-        left = fixed.rules.num_leaves * (number - simulation).astype(jnp.float32)
-        reach = visits + jnp.where((visits < 0) | (index == leader), -jnp.inf, left)
-        overtakes = jnp.where(index < leader, reach >= most, reach > most)
-        open_rows = fixed.alive & (jnp.any(overtakes, axis=1) | (most[:, 0] < 1))
-        return (simulation < number) & jnp.any(open_rows)
-
-    after = lambda carry: (carry[0] + 1, turn(*carry))
-    return jax.lax.while_loop(going_on, after, (first, init))[1]
 
 
 def search_in_rounds(
@@ -217,7 +204,7 @@ def search_in_rounds(
     """
     batch, max_nodes = tree.parent.shape
     total = sum(width * rounds for width, rounds in phases)
-    check_search(total, rules.num_leaves, tree.edge.shape[2], key, batch)
+    check_search(total, rules.num_leaves, tree.edge.shape[2], planes(1, False), key, batch)
     fixed = fixed_for(tree, model, rules, key, None)
 
     def simulated(packed: bool) -> tuple[Tree, Ints, Ints]:
@@ -237,7 +224,9 @@ def search_in_rounds(
             lanes = dataclasses.replace(lanes, alive=lanes.alive & real.T.reshape(-1))
             # Every round adds a level to a subtree at most.
             levels = min(before + rounds, max_nodes) if fresh else max_nodes
-            init = Loop.start(lanes.base, forest, blank(width * batch, levels), invalid, None)
+            init = Loop.start(
+                lanes.base, forest, blank(width * batch, levels, rules), invalid, None
+            )
             turn = ft.partial(_round, fixed, lanes, action.T.reshape(-1))
             first, after = np.int32(before), np.int32(before + rounds)
             end = jax.lax.fori_loop(first, after, turn, varying(init, fixed.base))
@@ -317,8 +306,9 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
             started = started + jnp.where(fixed.alive[:, None], first, 0.0)
         paths = paths.at[i].set(notes.path)
         walks = jax.tree.map(lambda xs, x: xs.at[i].set(x), walks, walk)
-        blank, following = Up(zeros, zeros, zeros, zeros, zeros), group * number + i + 1
-        forest, notes = enter(fixed, forest, notes, walk, blank, no, 1, (following, started))
+        blank = Up(*[zeros] * (5 if fixed.rules.max_return is None else 7))
+        following = group * number + i + 1, started
+        forest, notes = enter(fixed, forest, notes, walk, blank, no, 1, following)
         return forest, notes, started, paths, walks
 
     none = jnp.stack([no.astype(jnp.int32)] * number)
@@ -336,7 +326,7 @@ def _many_leaves(fixed: Fixed, group: Int[Array, ""], loop: Loop) -> Loop:
         walk, leaf = jax.tree.map(lambda x: x[i], (walks, each))
         now = take(forest.child, forest.entry(fixed.base + walk.index, walk.action))
         again = (walk.code == UNSTORED) & (now != UNSTORED)
-        walk = eqx.tree_at(lambda w: w.code, walk, now)
+        walk = eqx.tree_at(lambda w: w.code, walk, jnp.where(again, now, walk.code))
         forest, value, slot = store(fixed, forest, walk, leaf)
         notes = dataclasses.replace(notes, path=paths[i])
         following = ((group + 1) * number, started)
@@ -450,13 +440,20 @@ def store(fixed: Fixed, forest: Forest, walk: Walk, found: Found) -> tuple[Fores
     child = jnp.where(walk.code <= FINAL, FINAL - walk.code, walk.code)
     known = stored.nodes(base + jnp.where(revisited, child, 0))
     pick = lambda column, fresh: jnp.where(revisited, known[:, column], fresh)
-    worth = pick(RAW, found.value)
+    # The value of a final child is its first one, unless a proof has made it exact.
+    worth, low, high = pick(RAW, found.value), None, None
+    if rules.max_return is not None:
+        worth = jnp.where(walk.code <= FINAL, pick(VALUE, found.value), worth)
+        over = pick(DISCOUNT, found.discount) == 0
+        low, high = (jnp.where(over, 0.0, x) for x in (-rules.max_return, rules.max_return))
     up = Up(
         outcome=worth,
         value=worth,
         visits=jnp.where(new, one, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
         reward=pick(REWARD, found.reward),
         discount=pick(DISCOUNT, found.discount),
+        low=low,
+        high=high,
     )
     return stored, up, slot
 

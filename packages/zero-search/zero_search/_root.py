@@ -271,8 +271,9 @@ class ImprovedPolicy(AbstractReadout):
 
     def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
         del key
-        node, most = root.node, jnp.max(root.started, axis=1, keepdims=True)
-        action = best_due(root, self.qtransform, root.started == most)
+        node, started = root.node, jnp.where(root.logits > -jnp.inf, root.started, -1.0)
+        most = jnp.max(started, axis=1, keepdims=True)
+        action = best_due(root, self.qtransform, started == most)
         weights = safe_softmax(root.logits + transformed(self.qtransform, node))
         return action, weights, node.value
 

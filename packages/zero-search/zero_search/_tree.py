@@ -56,7 +56,8 @@ class Tree(eqx.Module):
         that a walk down need not score.
     - `node`: visits, value, reward and discount of the edge from the parent, and raw value.
     - `edge`: visits and Q-value of each action, and if leaves are evaluated several at a time the
-        number of walks that have not come back.
+        number of walks that have not come back; the last two planes are bounds, where they are
+        kept ([`zero_search._proof.Bounds`][]).
     - `child`: the code of each child: its number, or below 0 where there is none to walk to.
     - `prior`: what the selection rule keeps of the prior.
     - `parent`: the number of the parent.
@@ -80,6 +81,8 @@ class Tree(eqx.Module):
         prior: Float[Array, "batch features columns"],
         max_nodes: int,
         num_leaves: int = 1,
+        *,
+        bounded: bool = False,
     ) -> "Tree":
         """Trees without nodes, for nodes like `node` and priors like `prior`, of which only shapes
         and dtypes count."""
@@ -88,7 +91,7 @@ class Tree(eqx.Module):
         return cls(
             step=jnp.zeros((*rows, 2), jnp.int32),
             node=jnp.zeros((*rows, COLUMNS), jnp.float32),
-            edge=jnp.zeros((*rows, 2 if num_leaves == 1 else 3, width), jnp.float32),
+            edge=jnp.zeros((*rows, planes(num_leaves, bounded), width), jnp.float32),
             child=jnp.full((*rows, width), UNSTORED, jnp.int32),
             prior=jnp.zeros((*rows, features, width), jnp.float32),
             parent=jnp.zeros(rows, jnp.int32),
@@ -157,6 +160,7 @@ class Rules(eqx.Module):
     - `num_leaves`: walks of a game before their leaves are evaluated together.
     - `virtual_loss`: how many losing visits a walk counts for until its leaf is evaluated.
     - `kernels`: `"plain"` or `"pallas"`, what the walks are made of.
+    - `max_return`: the greatest return of any position, either way, if proofs are kept.
     """
 
     selection: AbstractSelection
@@ -167,9 +171,16 @@ class Rules(eqx.Module):
     num_leaves: int = 1
     virtual_loss: float = 1.0
     kernels: str = "plain"
+    max_return: float | None = None
 
     def __check_init__(self):
         check_rules("Rules", self)
+        if self.max_return is not None and (self.outcomes is not None or self.kernels != "plain"):
+            raise ValueError(
+                f"`TreeSearch(max_return={self.max_return})` proves nothing at chance nodes nor "
+                'with `kernels="pallas"`: leave it out, or give `outcomes="frozen"` and '
+                '`kernels="plain"`.'
+            )
         if self.outcomes is not None and self.kernels != "plain":
             raise ValueError(
                 f"`TreeSearch(kernels={self.kernels!r})` over a model with chance nodes: only "
@@ -214,6 +225,11 @@ class Rules(eqx.Module):
             return value
         expected = self.outcomes.value(_columns(node, self.outcomes.num_outcomes), outcome)
         return jnp.where(chance > 0, expected, value)
+
+
+def planes(num_leaves: int, bounded: bool) -> int:
+    """How many numbers the edges of a tree have each."""
+    return (2 if num_leaves == 1 else 3) + 2 * bounded
 
 
 def check_rules(owner: str, rules: Any) -> None:

@@ -1,5 +1,6 @@
 """Tree search over any model, put together from parts."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ from ._check import (
     check_move,
     check_option,
     check_own_carry,
+    check_positive,
     check_range,
     check_result,
 )
@@ -28,6 +30,7 @@ from ._engine import search, search_in_rounds, SearchStats
 from ._forest import kernels_of
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction, predicted
 from ._planner import AbstractPlanner, Plan
+from ._proof import Bounds
 from ._root import (
     AbstractReadout,
     AbstractRootNoise,
@@ -136,10 +139,19 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     - `max_depth`: nothing deeper than so many moves is expanded (an outcome counts as a move); a
         leaf there is revisited with the value it was first given.
     - `reuse`, `num_leaves`, `virtual_loss`: as above.
+    - `max_return`: the greatest return that a position can have, either way, such as 1 in a game
+        that is won or lost. With it the tree keeps what follows from finished games (MCTS-Solver):
+        each action has a least and a greatest return, values stay between them, and an action whose
+        return is known exactly, or that cannot be better than another one, is not searched again.
+        What is played is not worse than an action that is known, neither for sure nor as far as was
+        searched: never a move that is proven to lose while another one has been visited.
+        `Plan.stats["proven"]` says where the root's value is proven. There may be no chance nodes,
+        and no `in_rounds`.
     - `stop_early`: ends the search of a batch once no simulation that is left could make another
-        action the most visited in any row. The action is the same as with all simulations; weights
-        and values are those of fewer. It needs roots that are searched as all nodes are
-        (`PriorRoot`) and a readout that takes the most visited action (`VisitCounts`).
+        action the most visited in any row, or with `max_return` once all roots are proven. The
+        action is the same as with all simulations; weights and values are those of fewer. It needs
+        roots that are searched as all nodes are (`PriorRoot`) and a readout that takes the most
+        visited action (`VisitCounts`).
     - `kernels`: `"pallas"` walks down in one kernel of a GPU and up in another, instead of the
         loops of several kernels a turn that XLA makes of `"plain"`. The trees are the same up to
         rounding, and grow 1.3 to 3.5 times as fast on an H200. On a CPU it is interpreted, which is
@@ -167,6 +179,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     reuse: bool = False
     num_leaves: int = 1
     virtual_loss: float = 1.0
+    max_return: float | None = None
     stop_early: bool = False
     kernels: str = "plain"
 
@@ -184,6 +197,13 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
                 f"`TreeSearch(num_leaves={self.num_leaves})` with `in_rounds=True`: rounds "
                 "evaluate the leaves of all actions together already; leave one of the two out."
             )
+        if self.max_return is not None:
+            check_positive("TreeSearch", max_return=self.max_return)
+            if in_rounds:
+                raise ValueError(
+                    f"`TreeSearch(max_return={self.max_return})` with `in_rounds=True`: rounds "
+                    "prove nothing; leave one of the two out."
+                )
         if self.stop_early and not self.can_stop_early:
             raise ValueError(
                 "`TreeSearch(stop_early=True)`: only the most visited action is certain before the "
@@ -364,7 +384,10 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
         grown, found = self._grown(planted, world, rules, known, search_key, carry.tree is None)
         root = known(rules.decisions(grown.root), found.started)
-        stats = {
+        proof = {}
+        if self.max_return is not None:
+            root, proof["proven"] = _sound(root, Bounds.of(grown.edge[:, 0], self.max_return))
+        stats = proof | {
             "depth": found.depth,
             "nodes": grown.size,
             "reused": jnp.sum(visits, axis=1),
@@ -441,7 +464,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
             self.max_depth,
             num_leaves=self.num_leaves,
             virtual_loss=self.virtual_loss,
-            kernels=kernels_of(self.kernels, outcomes is not None),
+            kernels=kernels_of(self.kernels, outcomes is not None or self.max_return is not None),
+            max_return=self.max_return,
         )
         return world, node, rules
 
@@ -449,4 +473,19 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         """Empty trees."""
         room = (2 if self.reuse else 1) * self.num_simulations + 1
         room = room if self.max_nodes is None else self.max_nodes
-        return Tree.empty(node, prior, room, self.num_leaves)
+        bounded = self.max_return is not None
+        return Tree.empty(node, prior, room, self.num_leaves, bounded=bounded)
+
+
+def _sound(root: RootStatistics, bounds: Bounds) -> tuple[RootStatistics, Bools]:
+    """What is known of roots without the actions that are worse than one whose return is known, for
+    sure or as far as was searched, unless no other one was visited; and whether the root's return
+    is proven."""
+    legal = root.logits > -jnp.inf
+    sure = jnp.max(jnp.where(legal & bounds.known, bounds.low, -jnp.inf), axis=1, keepdims=True)
+    likely = jnp.where(root.known, root.node.qvalues, bounds.high) >= sure
+    sound = bounds.open(legal) & (likely | bounds.known)
+    known = root.known & sound
+    known = jnp.where(jnp.any(known, axis=1, keepdims=True), known, root.known)
+    logits = jnp.where(known | (sound & ~root.known), root.logits, -jnp.inf)
+    return dataclasses.replace(root, known=known, logits=logits), bounds.proven(legal)

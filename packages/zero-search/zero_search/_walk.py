@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ._forest import Forest, put, take
+from ._proof import among, behind, Bounds, sealed
 from ._sample import varying
-from ._tree import ACTION, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
+from ._tree import ACTION, CODE, COUNT, DISCOUNT, FINAL, RAW, REWARD, Rules, VALUE
 from ._types import Bools, Floats, Ints, Keys, NodeStatistics, PerAction
 
 
@@ -66,6 +67,8 @@ class Up(eqx.Module):
     visits: Floats  # of the node below, new; see `Visits.below`
     reward: Floats
     discount: Floats
+    low: Floats | None = None  # bounds of the node below, where they are kept
+    high: Floats | None = None
 
 
 class Notes(eqx.Module):
@@ -78,10 +81,10 @@ class Notes(eqx.Module):
     path: Int[Array, "levels batch 2"]  # node number and action taken
     depth: Ints  # of all walks so far, together
     visit: Int[Array, "visits 3"]  # row, action, real
-    value: Float[Array, "visits 6"]  # value (new), qvalue, count, raw_value, sample, below
+    value: Float[Array, "visits columns"]  # value (new), and what follows it in `Visits`
 
 
-def blank(walks: int, depth: int) -> Notes:
+def blank(walks: int, depth: int, rules: Rules) -> Notes:
     """Room for the notes of so many walks of at most this depth."""
     levels = depth + LEVELS
     visits = levels * walks + max(walks, VISITS)
@@ -89,7 +92,7 @@ def blank(walks: int, depth: int) -> Notes:
         path=jnp.zeros((levels, walks, 2), jnp.int32),
         depth=jnp.zeros((walks,), jnp.int32),
         visit=jnp.zeros((visits, 3), jnp.int32),
-        value=jnp.zeros((visits, 6), jnp.float32),
+        value=jnp.zeros((visits, 6 if rules.max_return is None else 8), jnp.float32),
     )
 
 
@@ -106,14 +109,16 @@ class Visits(eqx.Module):
     sample: Float[Array, " visits"]  # what this simulation made of that action
     # Visits of the child, new; `NO_CHILD` without one, `NOT_EXPANDED` where they are not counted.
     below: Float[Array, " visits"]
+    low: Float[Array, " visits"] | None = None  # bounds of that action, where they are kept
+    high: Float[Array, " visits"] | None = None
 
     def taken(self, num_actions: int) -> Bool[Array, "visits actions"]:
         """Which action each visit took."""
         return jnp.arange(num_actions, dtype=jnp.int32)[None] == self.action[:, None]
 
 
-def visited(forest: Forest, visits: Visits) -> NodeStatistics:
-    """The statistics of nodes after one more visit."""
+def visited(rules: Rules, forest: Forest, visits: Visits) -> tuple[NodeStatistics, Bounds | None]:
+    """The statistics of nodes after one more visit, and the bounds of their actions."""
     edge = take(forest.edge, visits.row)
     before = NodeStatistics(
         prior=take(forest.prior, visits.row),
@@ -123,7 +128,13 @@ def visited(forest: Forest, visits: Visits) -> NodeStatistics:
         value=visits.value,
         raw_value=visits.raw_value,
     )
-    return with_visit(before, visits)
+    node = with_visit(before, visits)
+    if rules.max_return is None or visits.low is None or visits.high is None:
+        return node, None
+    taken = visits.taken(node.visits.shape[1]) & visits.real[:, None]
+    bounds = Bounds.of(edge, rules.max_return).told(taken, visits.low, visits.high)
+    qvalues = jnp.where(taken, jnp.clip(node.qvalues, bounds.low, bounds.high), node.qvalues)
+    return dataclasses.replace(node, qvalues=qvalues), bounds
 
 
 def with_visit(node: NodeStatistics, visits: Visits) -> NodeStatistics:
@@ -240,11 +251,18 @@ def ascend(
         outcome, qvalue = up.reward + up.discount * up.outcome, up.reward + up.discount * up.value
         count, raw_value = node[:, COUNT] + leaf_real.astype(jnp.float32), node[:, RAW]
         old = node[:, VALUE]
-        visits = Visits(row, action, leaf_real, old, qvalue, count, raw_value, outcome, up.visits)
-        value = fixed.rules.value(visited(forest, visits), forest.chance(row), outcome)
+        edge: tuple[Floats, ...] = ()
+        if up.low is not None and up.high is not None:
+            edge = behind(up.reward, up.discount, up.low, up.high)
+        told = qvalue, count, raw_value, outcome, up.visits, *edge
+        now, bounds = visited(fixed.rules, forest, Visits(row, action, leaf_real, old, *told))
+        value, limits = fixed.rules.value(now, forest.chance(row), outcome), ()
+        if bounds is not None:
+            limits = bounds.of_node(now.legal)
+            value = jnp.clip(value, *limits)
         value = jnp.where(leaf_real, value, old)
-        found = jnp.stack([value, qvalue, count, raw_value, outcome, up.visits], axis=-1)
-        return found, Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT])
+        found = jnp.stack([value, *told], axis=-1)
+        return found, Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT], *limits)
 
     def body(carry):
         left, visit, value, up = carry
@@ -266,7 +284,7 @@ def ascend(
             place = jnp.where(levels < skip, jnp.arange(batch, dtype=jnp.int32)[None], place)
         to = jnp.where(on, place, off).reshape(-1)
         visit = put(visit, to, jnp.stack([row, action, real], axis=-1).reshape(-1, 3))
-        value = put(value, to, jnp.stack(new[::-1]).reshape(-1, 6))
+        value = put(value, to, jnp.stack(new[::-1]).reshape(row.size, -1))
         return left - 1, visit, value, together(up)
 
     turns = jnp.max(jax.lax.div(walk.depth + (LEVELS - 1), jnp.int32(LEVELS)))
@@ -328,13 +346,18 @@ def write(
     fixed: Fixed, forest: Forest, visits: Visits, mark: int, following: Following | None
 ) -> Forest:
     """Enters visits in the trees, with what comes next there; `following` is for the roots."""
-    rules, node = fixed.rules, visited(forest, visits)
+    rules = fixed.rules
+    node, bounds = visited(rules, forest, visits)
     marks = take(forest.edge, visits.row)[:, 2] if rules.num_leaves > 1 else None
-    best, edge = rescored(rules, node, visits, marks, mark, forest.chance(visits.row))
+    within = node if bounds is None else among(node, bounds.unknown(node.legal))
+    best, edge = rescored(rules, within, visits, marks, mark, forest.chance(visits.row))
     if following is not None:
         best = chosen(fixed, node, best, following)
     numbers = jnp.stack([visits.count, visits.value], axis=1)
     step = forest.leading(visits.row, best)
+    if bounds is not None:
+        edge += [bounds.raised, bounds.lowered]
+        step = step.at[:, CODE].set(sealed(step[:, CODE], best, bounds, FINAL))
     return forest.entered(visits.row, step, numbers, jnp.stack(edge, axis=1))
 
 
