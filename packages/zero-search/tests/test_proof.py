@@ -1,5 +1,7 @@
 """Searches that keep what finished games prove: against exact values, and its laws."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -26,7 +28,7 @@ def planner(kind, number, **parts):
     return TreeSearch.alphazero(number, c=10.0, **parts)
 
 
-def run(search, model=TREE, rows=ROWS):
+def run(search, model: Any = TREE, rows=ROWS):
     """The plan and the tree from each state, with PRNG keys of their own."""
     grow = lambda s, k: search.grow(model, s, search.init(model, s), key=k)[::2]
     keys = jr.split(jr.key(0), rows)
