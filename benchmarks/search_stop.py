@@ -1,16 +1,20 @@
-"""What does a search save that stops once its move is certain?
+"""What does a search save that stops once its move is certain, and what are proofs worth?
 
 The positions of games that a trained network plays against itself, one at a time: how many of the
 simulations `stop_early` saves, whether the moves are the same, and how long both searches take,
 which take turns. With `--reuse` the subtree of the move is kept, and the saved share is that of
-whole games. With `--match` the player that stops and keeps its tree plays so many games, one at a
-time, against the one that does not stop. JSON lines, one for each number of simulations.
+whole games. With `--match stop` a player that stops plays against one that does not, one game at a
+time, and with `--match prove` one that keeps what finished games prove against one that does not;
+both keep their trees. JSON lines, one for each number of simulations.
 
     uv run python benchmarks/search_stop.py pgx/connect_four --simulations 64 200 800
-    uv run python benchmarks/search_stop.py pgx/connect_four --simulations 64 --match 400
+    uv run python benchmarks/search_stop.py runs/quick --reuse
+    uv run python benchmarks/search_stop.py pgx/connect_four --simulations 64 --match stop
+    uv run python benchmarks/search_stop.py pgx/connect_four --match prove --games 1600
 """
 
 import argparse
+import dataclasses
 import functools as ft
 import json
 import statistics
@@ -72,18 +76,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("run", nargs="?", default="pgx/connect_four", help="a run, or a game")
     parser.add_argument("--simulations", type=int, nargs="+", default=[64, 200, 800])
-    parser.add_argument("--games", type=int, default=4, help="after one to warm up")
+    parser.add_argument("--games", type=int, default=4, help="of a match, or timed ones")
     parser.add_argument("--reuse", action="store_true")
-    parser.add_argument("--match", type=int, metavar="GAMES")
+    parser.add_argument("--match", choices=["stop", "prove"])
     options = parser.parse_args()
     model, c = trained_model(options.run)
     for simulations in options.simulations:
         if options.match:
-            stops, goes_on = (
-                TreeSearch(simulations, PUCT(c), reuse=True, stop_early=early)
-                for early in (True, False)
-            )
-            found = play(model, stops, goes_on, games=options.match, batch=2, seed=0)
+            stops = options.match == "stop"
+            part: dict[str, Any] = {"stop_early": True} if stops else {"max_return": 1.0}
+            plain = TreeSearch(simulations, PUCT(c), reuse=True)
+            # Rows of a batch stop together.
+            size = {"games": options.games, "batch": 2 if stops else 200, "seed": 1}
+            found = play(model, dataclasses.replace(plain, **part), plain, **size)
             print(json.dumps({"simulations": simulations} | found), flush=True)
             continue
         both = searches(model, c, simulations, options.reuse)

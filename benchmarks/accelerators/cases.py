@@ -135,6 +135,13 @@ def _gumbel() -> dict[str, Any]:
     return _othello(TreeSearch.gumbel(TURNS))
 
 
+def _proofs() -> dict[str, Any]:
+    """As `_puct`, with what finished games prove."""
+    from zero_search import TreeSearch
+
+    return _othello(TreeSearch.muzero(TURNS, max_return=1.0))
+
+
 def _fused() -> dict[str, Any]:
     """As `_puct`, each walk a kernel."""
     from zero_search import TreeSearch
@@ -218,6 +225,7 @@ def _particles() -> dict[str, Any]:
 
 SEARCHES = {
     "search-puct": _puct,
+    "search-proofs": _proofs,
     "search-gumbel": _gumbel,
     "search-fused": _fused,
     "search-fused-gumbel": _fused_gumbel,

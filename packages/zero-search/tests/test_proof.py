@@ -8,12 +8,12 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import TreeSearch
+from zero_search import AbstractPriorModel, Hindsight, SoftmaxQ, TreeSearch
 from zero_search._proof import Bounds
 from zero_search._tree import COUNT
 
 from .dice import RandomDice
-from .helpers import exact_values, quick_jit, RandomTree
+from .helpers import exact_values, Jitted, Nim, quick_jit, RandomTree
 
 
 LEVELS, ROWS = 4, 32
@@ -62,11 +62,16 @@ def test_bounds_hold_the_exact_values(searched, exact):
 
 def test_values_in_the_tree_stay_within_the_bounds(searched):
     *_, tree = searched
-    shape = (-1, *tree.edge.shape[2:])
-    bounds, visits = Bounds.of(jnp.asarray(tree.edge.reshape(shape)), MOST), tree.edge[:, :, 0]
-    qvalues, seen = tree.edge[:, :, 1].reshape(-1, 3), visits.reshape(-1, 3) > 0
+    edge = jnp.asarray(tree.edge.reshape(-1, *tree.edge.shape[2:]))
+    bounds, qvalues, seen = Bounds.of(edge, MOST), np.asarray(edge[:, 1]), edge[:, 0] > 0
     assert (np.asarray(bounds.low) - 1e-5 <= qvalues)[seen].all()
     assert (qvalues <= np.asarray(bounds.high) + 1e-5)[seen].all()
+
+
+def test_the_plan_tells_the_q_values_of_losing_moves(searched):
+    _, plan, tree = searched
+    visited = plan.visits > 0
+    assert np.array_equal(plan.qvalues[visited], tree.edge[:, 0, 1][visited])
 
 
 def test_no_simulation_goes_below_what_is_proven():
@@ -113,27 +118,103 @@ def test_it_stops_once_all_roots_are_proven():
     assert np.array_equal(stopped.action, whole.action)
 
 
-def test_a_move_that_loses_is_not_played():
-    """With so few simulations that the network's first choice is still the most visited."""
-    trap = RandomTree(3, (0.0, -1.0), horizon=2, sharpness=6.0, noise=0.0)
-    exact = np.asarray(quick_jit(lambda s: exact_values(trap, s, levels=2))(trap.start(ROWS)))
-    for number in (4, 8, 16):
-        plan, tree = run(planner("puct", number, max_return=2.0), trap)
-        bounds = Bounds.of(jnp.asarray(tree.edge[:, 0]), 2.0)
-        low, high = np.asarray(bounds.low), np.asarray(bounds.high)
-        best = np.where(np.isfinite(exact), low, -np.inf).max(axis=1)
-        rows = np.arange(ROWS)
-        others = ((plan.visits > 0) & (high > best[:, None])).any(axis=1)
-        worse = high[rows, plan.action] < best
-        assert not (worse & others).any()
+class Trap(AbstractPriorModel):
+    """Action 2, of which the network is sure, is refuted by the reply 0; the others draw."""
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        replied, trapped = node >= 10, node == 12
+        reward = jnp.where(trapped & (action == 0), 1.0, 0.0)
+        return 10 + action, reward, jnp.where(replied, 0.0, -1.0), replied
+
+    def predict(self, node, *, key):
+        first = jnp.where(
+            (node < 10)[:, None], jnp.asarray([0.0, 0.0, 4.0]), jnp.asarray([-4.0, 0, 0])
+        )
+        return first, jnp.where(node == 12, -0.5, 0.0)
+
+
+@pytest.mark.parametrize("kind", ["puct", "gumbel", "highest"])
+def test_a_move_that_loses_is_not_played(kind):
+    """The refutation is found last, when most visits have gone to the move."""
+    plans = []
+    for most in (None, 1.0):
+        parts: Any = dict(max_return=most)
+        if kind == "highest":
+            parts["readout"] = SoftmaxQ()
+        search = planner("puct" if kind == "highest" else kind, 14, **parts)
+        state = jnp.zeros((1,), jnp.int32)
+        grow = lambda k, search=search, s=state: search.plan(
+            Trap(), s, search.init(Trap(), s), key=k
+        )
+        plans.append(quick_jit(grow)(jr.split(jr.key(0), 1))[0])
+    unproven, proven = plans
+    assert proven.action[0] != 2 and float(proven.weights[0, 2]) == 0
+    assert float(proven.qvalues[0, 2]) == -1
+    if kind == "puct":
+        assert unproven.action[0] == 2
+
+
+def test_a_lost_position_is_played_as_without_proofs():
+    """Moves that all lose differ in their visits, and no one is preferred for its number."""
+    nim = Nim()
+    state = jnp.full((1,), 4, jnp.int32)  # whatever is taken, the other player takes the last
+    search = TreeSearch.alphazero(60, c=1.0, max_return=1.0)
+    grow = lambda k: search.plan(nim, state, search.init(nim, state), key=k)[0]
+    plan = quick_jit(grow)(jr.split(jr.key(0), 1))
+    assert plan.stats["proven"][0] and float(plan.value[0]) == -1
+    assert (np.asarray(plan.weights[0]) > 0.05).all()
+
+
+@pytest.mark.parametrize(
+    "model, parts",
+    [
+        (RandomTree(3, (0.9, -1.0, -1.0, 0.0), horizon=LEVELS, gamma=0.9), {}),
+        (RandomTree(3, (1.0, -1.0, 0.0), horizon=LEVELS, truncate=0.3), {}),
+        (TREE, dict(max_depth=2)),
+    ],
+    ids=["discounted", "cut off", "max_depth"],
+)
+def test_nothing_is_proven_that_does_not_hold(model, parts):
+    """Truncated episodes and what lies below `max_depth` prove nothing."""
+    state = model.start(ROWS)
+    exact = np.asarray(quick_jit(lambda s: exact_values(model, s, levels=LEVELS))(state))
+    plan, tree = run(planner("puct", 150, max_return=MOST, **parts), model)
+    bounds = Bounds.of(jnp.asarray(tree.edge[:, 0]), MOST)
+    low, high, legal = np.asarray(bounds.low), np.asarray(bounds.high), np.isfinite(exact)
+    cut = model.truncate > 0
+    if not cut:  # where an episode is cut off, the exact value is the evaluator's
+        assert (low <= exact + 1e-5)[legal].all() and (high >= exact - 1e-5)[legal].all()
+    proven = plan.stats["proven"]
+    assert proven.any() and (not proven.all() or not (cut or parts))
+    assert np.allclose(plan.value[proven], exact[proven].max(axis=1), atol=1e-5)
+
+
+def test_proofs_are_kept_between_moves(exact):
+    search = planner("puct", 60, max_return=MOST, reuse=True)
+    game = Jitted(search, TREE)
+    state = TREE.start(ROWS)
+    plan, carry = game.plan(state, game.fresh_carry(state), jr.key(0))
+    after, _, _, last = game.step(state, plan.action)
+    again, _ = game.plan(after, game.advance(carry, plan.action, last), jr.key(1))
+    values = quick_jit(lambda s: exact_values(TREE, s, levels=LEVELS - 1))(after)
+    going = ~np.asarray(last)
+    proven = np.asarray(again.stats["proven"]) & going
+    assert proven.sum() >= np.asarray(plan.stats["proven"])[going].sum() and proven.any()
+    best = np.asarray(values).max(axis=1)
+    assert np.allclose(np.asarray(again.value)[proven], best[proven], atol=1e-5)
 
 
 def test_refusals():
     with pytest.raises(ValueError, match=r"max_return=0.0"):
         TreeSearch.alphazero(4, max_return=0.0)
+    with pytest.raises(ValueError, match="what is proven in one guess"):
+        Hindsight(TreeSearch.alphazero(4, max_return=1.0), 2)
     with pytest.raises(ValueError, match="rounds prove nothing"):
         TreeSearch.gumbel(4, in_rounds=True, max_return=1.0)
-    with pytest.raises(ValueError, match="proves nothing at chance nodes"):
+    with pytest.raises(ValueError, match="which prove nothing"):
         run(TreeSearch.alphazero(4, max_return=1.0), RandomDice(TREE))
-    with pytest.raises(ValueError, match="proves nothing at chance nodes"):
+    with pytest.raises(ValueError, match="which prove nothing"):
         run(TreeSearch.alphazero(4, max_return=1.0, kernels="pallas"))

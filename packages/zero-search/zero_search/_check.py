@@ -155,7 +155,8 @@ def check_search(
     if planes != wanted:
         raise ValueError(
             f"`search` got trees for another number of leaves at a time than `Rules(num_leaves="
-            f"{leaves})`: make them by `Tree.empty(..., num_leaves={leaves})`."
+            f"{leaves})`, or with bounds where the rules have no `max_return`, or without: make "
+            f"them by `Tree.empty(..., num_leaves={leaves}, bounded=...)`."
         )
 
 

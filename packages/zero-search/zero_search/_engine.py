@@ -140,7 +140,7 @@ def search(
         many simulations of this search have taken each action, those included that wait for their
         leaf; `inside` is the action that `rules.selection` would take.
     - `loop`: has the interface of `lax.fori_loop`.
-    - `stop_early`: in place of it a loop that ends once every row's most visited action is certain.
+    - `stop_early`: in place of it a loop that ends once every row's move is certain.
     """
     (batch, max_nodes, _), leaves = tree.child.shape, rules.num_leaves
     wanted = planes(leaves, rules.max_return is not None)
@@ -444,7 +444,7 @@ def store(fixed: Fixed, forest: Forest, walk: Walk, found: Found) -> tuple[Fores
     worth, low, high = pick(RAW, found.value), None, None
     if rules.max_return is not None:
         worth = jnp.where(walk.code <= FINAL, pick(VALUE, found.value), worth)
-        over = pick(DISCOUNT, found.discount) == 0
+        over = (pick(DISCOUNT, found.discount) == 0) & ~(found.invalid & ~revisited)
         low, high = (jnp.where(over, 0.0, x) for x in (-rules.max_return, rules.max_return))
     up = Up(
         outcome=worth,

@@ -79,6 +79,11 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_kinds("Hindsight", TreeSearch, planner=self.planner)
         check_count("Hindsight", 1, num_trees=self.num_trees)
         check_option("Hindsight", ("masked", "zero"), unvisited=self.unvisited)
+        if self.planner.max_return is not None:
+            raise ValueError(
+                f"`Hindsight(TreeSearch(max_return={self.planner.max_return}))`: what is proven in "
+                "one guess does not hold in the others; leave `max_return` out."
+            )
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """The carry of `planner` for all trees."""

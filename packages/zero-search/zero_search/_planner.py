@@ -38,8 +38,9 @@ class Plan(eqx.Module):
     - `value`: the root's value, or that of the policy read out ([`zero_search.SoftmaxQ`][]).
     - `stats`: numbers of a row, for logging. All searches say how many evaluations were `invalid`:
         NaN or infinite, and replaced ([`zero_search.Plan.check`][]). A tree search gives the mean
-        `depth` of its leaves, the `nodes` stored and the visits `reused` from the move before; a
-        particle search a number for each of its steps ([`zero_search.ParticleSearch`][]).
+        `depth` of its leaves, the `nodes` stored, the visits `reused` from the move before and,
+        with `max_return`, whether the value is `proven`; a particle search a number for each of its
+        steps ([`zero_search.ParticleSearch`][]).
     - `extra`: what a planner or its model knows beyond that, for a learner; any pytree.
     """
 

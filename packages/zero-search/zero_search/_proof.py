@@ -15,39 +15,37 @@ from jaxtyping import Array, Bool, Float, Int
 from ._types import Floats, NodeStatistics, PerAction
 
 
+# Planes of `Tree.edge`, where bounds are kept.
+LOW, HIGH = 2, 3
+
+
 class Bounds(eqx.Module):
     """The least and the greatest return of each action of some nodes, for the player to move there.
 
-    A tree keeps by how much both are nearer than `most`, the greatest return of all, so that 0 is
-    an action of which nothing is known.
+    What is known exactly has two equal bounds: both are computed in the same way from a finished
+    game upwards.
     """
 
-    raised: PerAction
-    lowered: PerAction
-    most: float = eqx.field(static=True)
+    low: PerAction
+    high: PerAction
+    most: float = eqx.field(static=True)  # the greatest return of all, either way
 
     @classmethod
     def of(cls, edge: Float[Array, "batch planes actions"], most: float) -> "Bounds":
-        """Of edges whose last two planes they are."""
-        return cls(edge[:, -2], edge[:, -1], most)
-
-    @property
-    def low(self) -> PerAction:
-        return self.raised - self.most
-
-    @property
-    def high(self) -> PerAction:
-        return self.most - self.lowered
+        """Those that a tree keeps of edges. Nothing is known of one that was never visited."""
+        seen = edge[:, 0] > 0
+        low = jnp.where(seen, edge[:, LOW], -most)
+        return cls(low, jnp.where(seen, edge[:, HIGH], most), most)
 
     @property
     def known(self) -> Bool[Array, "batch actions"]:
-        """Whether the return of an action is known exactly, up to rounding."""
-        return self.raised + self.lowered >= 2 * self.most * (1 - 1e-6)
+        """Whether the return of an action is known exactly."""
+        return self.low == self.high
 
     def told(self, taken: Bool[Array, "batch actions"], low: Floats, high: Floats) -> "Bounds":
         """The bounds once those of the actions `taken` are known to be `low` and `high`."""
-        raised = jnp.maximum(self.raised, jnp.where(taken, low[:, None] + self.most, 0.0))
-        lowered = jnp.maximum(self.lowered, jnp.where(taken, self.most - high[:, None], 0.0))
+        raised = jnp.where(taken, jnp.maximum(self.low, low[:, None]), self.low)
+        lowered = jnp.where(taken, jnp.minimum(self.high, high[:, None]), self.high)
         return Bounds(raised, lowered, self.most)
 
     def of_node(self, legal: Bool[Array, "batch actions"]) -> tuple[Floats, Floats]:
@@ -58,24 +56,29 @@ class Bounds(eqx.Module):
         return low, jnp.where(some, high, self.most)
 
     def proven(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, " batch"]:
-        """Whether the returns of the nodes are known exactly, up to rounding."""
+        """Whether the returns of the nodes are known exactly."""
         low, high = self.of_node(legal)
-        return jnp.any(legal, axis=1) & (high - low <= 2e-6 * self.most)
+        return jnp.any(legal, axis=1) & (low == high)
 
-    def open(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
-        """The legal actions that may be the best: all that another one does not equal for sure."""
-        low = jnp.where(legal, self.low, -jnp.inf)
-        least = jnp.max(low, axis=1, keepdims=True)
-        # Of those that are sure of as much as any, the one that may be worth most.
-        best = jnp.argmax(jnp.where(low == least, self.high, -jnp.inf), axis=1)[:, None]
-        one = jnp.arange(legal.shape[1], dtype=jnp.int32)[None] == best
-        return legal & (one | (self.high > least))
+    def best(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
+        """The legal actions that no other one is better than for sure."""
+        return legal & (self.high >= self.of_node(legal)[0][:, None])
 
     def unknown(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
-        """Of the `open` actions those whose returns are not known; all of them where none is."""
-        some = self.open(legal)
-        left = some & ~self.known
-        return jnp.where(jnp.any(left, axis=1, keepdims=True), left, some)
+        """The actions to search: those whose return is not known and may be better than what the
+        player is sure of; at nodes that are proven, the best ones."""
+        left = legal & ~self.known & (self.high > self.of_node(legal)[0][:, None])
+        return jnp.where(jnp.any(left, axis=1, keepdims=True), left, self.best(legal))
+
+    def playable(
+        self, legal: Bool[Array, "batch actions"], qvalues: PerAction, visits: PerAction
+    ) -> Bool[Array, "batch actions"]:
+        """The actions that a plan may take: of the best ones those whose return is known, and those
+        whose Q-value is not below any known return. All legal ones if none of these was visited."""
+        sure = jnp.max(jnp.where(legal & self.known, self.low, -jnp.inf), axis=1, keepdims=True)
+        found = self.best(legal) & (self.known | (visits == 0) | (qvalues >= sure))
+        some = jnp.any(found & (visits > 0), axis=1, keepdims=True)
+        return jnp.where(some, found, legal)
 
 
 def behind(reward: Floats, discount: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:

@@ -249,7 +249,8 @@ class VisitCounts(AbstractReadout):
         _check_temperature("VisitCounts", self.temperature)
 
     def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
-        visits, heat = jnp.where(root.known, root.node.visits, 0.0), self.temperature
+        known, heat = root.known & root.playable, self.temperature
+        visits = jnp.where(known, root.node.visits, 0.0)
         weights = visits / jnp.maximum(jnp.sum(visits, axis=1, keepdims=True), 1.0)
         heat = heat(root.ply) if isinstance(heat, Temperature) else heat
         return sample_action(weights, heat, key=key), weights, root.node.value
@@ -271,10 +272,11 @@ class ImprovedPolicy(AbstractReadout):
 
     def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
         del key
-        node, started = root.node, jnp.where(root.logits > -jnp.inf, root.started, -1.0)
+        node, started = root.node, jnp.where(root.playable, root.started, -1.0)
         most = jnp.max(started, axis=1, keepdims=True)
-        action = best_due(root, self.qtransform, started == most)
-        weights = safe_softmax(root.logits + transformed(self.qtransform, node))
+        action = best_due(root, self.qtransform, root.playable & (started == most))
+        scores = root.logits + transformed(self.qtransform, node)
+        weights = safe_softmax(jnp.where(root.playable, scores, -jnp.inf))
         return action, weights, node.value
 
 
@@ -296,7 +298,7 @@ class SoftmaxQ(AbstractReadout):
         heat, qvalues = self.temperature, root.node.qvalues
         heat = heat(root.ply) if isinstance(heat, Temperature) else heat
         heat = jnp.broadcast_to(jnp.asarray(heat, jnp.float32), root.ply.shape)[:, None]
-        lead = jnp.where(root.known, qvalues, -jnp.inf)
+        lead = jnp.where(root.known & root.playable, qvalues, -jnp.inf)
         top = jnp.max(lead, axis=1, keepdims=True)
         # The highest is 0, so no temperature overflows it.
         lead = lead - jnp.where(top > -jnp.inf, top, 0.0)

@@ -19,6 +19,7 @@ from ._check import (
     check_kinds,
     check_limits,
     check_planted,
+    check_positive,
     check_result,
 )
 from ._rules import AbstractBackup, AbstractSelection, best_action, MeanBackup, prepare
@@ -55,9 +56,9 @@ class Tree(eqx.Module):
     - `step`: the action to take next at each node and the code of its child. They are cached, so
         that a walk down need not score.
     - `node`: visits, value, reward and discount of the edge from the parent, and raw value.
-    - `edge`: visits and Q-value of each action, and if leaves are evaluated several at a time the
-        number of walks that have not come back; the last two planes are bounds, where they are
-        kept ([`zero_search._proof.Bounds`][]).
+    - `edge`: visits and Q-value of each action; where bounds are kept the least and the greatest
+        return ([`zero_search._proof.Bounds`][]); and if leaves are evaluated several at a time the
+        number of walks that have not come back.
     - `child`: the code of each child: its number, or below 0 where there is none to walk to.
     - `prior`: what the selection rule keeps of the prior.
     - `parent`: the number of the parent.
@@ -160,7 +161,8 @@ class Rules(eqx.Module):
     - `num_leaves`: walks of a game before their leaves are evaluated together.
     - `virtual_loss`: how many losing visits a walk counts for until its leaf is evaluated.
     - `kernels`: `"plain"` or `"pallas"`, what the walks are made of.
-    - `max_return`: the greatest return of any position, either way, if proofs are kept.
+    - `max_return`: the greatest return of any position, either way, if proofs are kept; the model
+        is deterministic then.
     """
 
     selection: AbstractSelection
@@ -175,11 +177,12 @@ class Rules(eqx.Module):
 
     def __check_init__(self):
         check_rules("Rules", self)
+        if self.max_return is not None:
+            check_positive("Rules", max_return=self.max_return)
         if self.max_return is not None and (self.outcomes is not None or self.kernels != "plain"):
             raise ValueError(
-                f"`TreeSearch(max_return={self.max_return})` proves nothing at chance nodes nor "
-                'with `kernels="pallas"`: leave it out, or give `outcomes="frozen"` and '
-                '`kernels="plain"`.'
+                f"`max_return={self.max_return}` was given for a model with chance nodes or for "
+                '`kernels="pallas"`, which prove nothing: leave it out.'
             )
         if self.outcomes is not None and self.kernels != "plain":
             raise ValueError(

@@ -140,18 +140,20 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         leaf there is revisited with the value it was first given.
     - `reuse`, `num_leaves`, `virtual_loss`: as above.
     - `max_return`: the greatest return that a position can have, either way, such as 1 in a game
-        that is won or lost. With it the tree keeps what follows from finished games (MCTS-Solver):
-        each action has a least and a greatest return, values stay between them, and an action whose
-        return is known exactly, or that cannot be better than another one, is not searched again.
-        What is played is not worse than an action that is known, neither for sure nor as far as was
-        searched: never a move that is proven to lose while another one has been visited.
-        `Plan.stats["proven"]` says where the root's value is proven. There may be no chance nodes,
-        and no `in_rounds`.
+        that is won or lost; it must not be less than any, and the model must be deterministic. With
+        it the tree keeps what finished games prove (MCTS-Solver): each action has a least and a
+        greatest return, and values stay between them. An action whose return is known, or that is
+        not better than another one for sure, is not searched again, except by the halving at a root
+        of Gumbel's. The plan never takes an action whose return is known, or estimated, to be below
+        another's that is known. `Plan.stats["proven"]` says whether the root's value is proven.
+        There may be no chance nodes, no `in_rounds` and no `kernels="pallas"`; `"auto"` is
+        `"plain"`.
     - `stop_early`: ends the search of a batch once no simulation that is left could make another
-        action the most visited in any row, or with `max_return` once all roots are proven. The
-        action is the same as with all simulations; weights and values are those of fewer. It needs
-        roots that are searched as all nodes are (`PriorRoot`) and a readout that takes the most
-        visited action (`VisitCounts`).
+        action the most visited in any row, or with `max_return` once all roots are proven. From the
+        same trees the action is that of all simulations; weights and values are those of fewer, and
+        depend on the other rows. It needs roots that are searched as all nodes are (`PriorRoot`)
+        and a readout that takes the most visited action (`VisitCounts`). Under `jax.shard_map`
+        devices end at different times, so a model may have no collectives.
     - `kernels`: `"pallas"` walks down in one kernel of a GPU and up in another, instead of the
         loops of several kernels a turn that XLA makes of `"plain"`. The trees are the same up to
         rounding, and grow 1.3 to 3.5 times as fast on an H200. On a CPU it is interpreted, which is
@@ -386,7 +388,12 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         root = known(rules.decisions(grown.root), found.started)
         proof = {}
         if self.max_return is not None:
-            root, proof["proven"] = _sound(root, Bounds.of(grown.edge[:, 0], self.max_return))
+            bounds, legal = Bounds.of(grown.edge[:, 0], self.max_return), logits > -jnp.inf
+            value = jnp.clip(root.node.value, *bounds.of_node(legal))
+            node = dataclasses.replace(root.node, value=value)
+            sound = bounds.playable(legal, node.qvalues, node.visits)
+            root = dataclasses.replace(root, node=node, sound=sound)
+            proof["proven"] = bounds.proven(legal)
         stats = proof | {
             "depth": found.depth,
             "nodes": grown.size,
@@ -475,17 +482,3 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         room = room if self.max_nodes is None else self.max_nodes
         bounded = self.max_return is not None
         return Tree.empty(node, prior, room, self.num_leaves, bounded=bounded)
-
-
-def _sound(root: RootStatistics, bounds: Bounds) -> tuple[RootStatistics, Bools]:
-    """What is known of roots without the actions that are worse than one whose return is known, for
-    sure or as far as was searched, unless no other one was visited; and whether the root's return
-    is proven."""
-    legal = root.logits > -jnp.inf
-    sure = jnp.max(jnp.where(legal & bounds.known, bounds.low, -jnp.inf), axis=1, keepdims=True)
-    likely = jnp.where(root.known, root.node.qvalues, bounds.high) >= sure
-    sound = bounds.open(legal) & (likely | bounds.known)
-    known = root.known & sound
-    known = jnp.where(jnp.any(known, axis=1, keepdims=True), known, root.known)
-    logits = jnp.where(known | (sound & ~root.known), root.logits, -jnp.inf)
-    return dataclasses.replace(root, known=known, logits=logits), bounds.proven(legal)

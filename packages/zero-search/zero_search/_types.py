@@ -67,6 +67,8 @@ class RootStatistics(eqx.Module):
     - `gumbel`: the noise that the root rule drew, on the scale of logits; zeros without any.
     - `num_legal`: how many actions are legal. It is counted once, before the first simulation.
     - `ply`: moves played in the episode so far.
+    - `sound`: the actions that a plan may take where a search proves returns
+        (`TreeSearch.max_return`); `None` elsewhere.
     """
 
     node: NodeStatistics
@@ -77,3 +79,9 @@ class RootStatistics(eqx.Module):
     gumbel: PerAction
     num_legal: Ints
     ply: Ints
+    sound: Bool[Array, "batch actions"] | None = None
+
+    @property
+    def playable(self) -> Bool[Array, "batch actions"]:
+        """The actions that a plan may take: all legal ones, but for those that are proven worse."""
+        return self.logits > -float("inf") if self.sound is None else self.sound

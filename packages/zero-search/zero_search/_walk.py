@@ -348,7 +348,7 @@ def write(
     """Enters visits in the trees, with what comes next there; `following` is for the roots."""
     rules = fixed.rules
     node, bounds = visited(rules, forest, visits)
-    marks = take(forest.edge, visits.row)[:, 2] if rules.num_leaves > 1 else None
+    marks = take(forest.edge, visits.row)[:, -1] if rules.num_leaves > 1 else None
     within = node if bounds is None else among(node, bounds.unknown(node.legal))
     best, edge = rescored(rules, within, visits, marks, mark, forest.chance(visits.row))
     if following is not None:
@@ -356,7 +356,7 @@ def write(
     numbers = jnp.stack([visits.count, visits.value], axis=1)
     step = forest.leading(visits.row, best)
     if bounds is not None:
-        edge += [bounds.raised, bounds.lowered]
+        edge[2:2] = [bounds.low, bounds.high]
         step = step.at[:, CODE].set(sealed(step[:, CODE], best, bounds, FINAL))
     return forest.entered(visits.row, step, numbers, jnp.stack(edge, axis=1))
 
