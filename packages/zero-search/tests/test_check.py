@@ -299,7 +299,7 @@ def test_what_the_engine_is_given_is_named(unhooked):
     for leaves, number, message in [
         (1, 0, "must be an integer, 1 or more"),
         (2, 5, "must be a multiple of num_leaves"),
-        (2, 4, r"make them by `Tree.empty\(..., num_leaves=2\)`"),
+        (2, 4, r"make them by `Tree.empty\(..., num_leaves=2, bounded="),
     ]:
         with pytest.raises(ValueError, match=message):
             two = Rules(PUCT(), num_leaves=leaves)
