@@ -1,0 +1,150 @@
+"""Collecting where the simulators run on the host, between two compiled programs."""
+
+import dataclasses
+import secrets
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+
+from zero_envs import AbstractWorlds, HostStep, Transition
+
+from ._agent import AbstractActor, Experience
+from ._collect import decide, Decision, Episodes, move_keys, Totals, written
+from ._dispatch import dispatched
+from ._loop import acting, Loop, LoopState, shardings, step_keys
+from ._mesh import row_keys
+
+
+#: Folded into the key of a collection to make the seed of simulators.
+_SEED = 2**31 - 1
+
+
+def begun(loop: Loop, state: LoopState) -> LoopState:
+    """A fresh state, at the first observations of simulators that are opened for it."""
+    worlds, number = _opened(loop, state), _number()
+    _env(loop).live.keep(number, worlds)
+    episodes = dataclasses.replace(
+        state.episodes,
+        state=worlds.reset(),
+        worlds=np.full(loop.num_envs, number, np.int32),  # pyright: ignore[reportArgumentType]
+    )
+    placed = jax.device_put(episodes, shardings(loop, state).episodes)
+    return dataclasses.replace(state, episodes=placed)
+
+
+def collected_on_host(
+    loop: Loop, state: LoopState
+) -> tuple[Episodes, list[tuple[Experience, Totals]], np.ndarray]:
+    """Acts `unroll_length` times, as [`zero_train.collect`][] does. The host waits for the actions
+    of each time, and for nothing else.
+
+    Where the simulators are not at this state, such as after it was saved and restored, new ones
+    are opened: the first row is then the final one of every running episode, cut short, whose total
+    is left out.
+
+    **Returns:** the episodes, the row of each time with the totals of the episodes that end in it,
+    and the number of the simulators.
+    """
+    if isinstance(state.step, Tracer):
+        raise ValueError(
+            f"{_env(loop).name}: its simulators run on the host, so a step can be neither "
+            "compiled nor mapped; call it outside of jax.jit and jax.vmap."
+        )
+    live, at = _env(loop).live, np.asarray(state.episodes.worlds)
+    found = live.pop(int(at[0]), None) if (at == at[0]).all() else None
+    worlds = _opened(loop, state) if found is None else found
+    episodes, rows = state.episodes, []
+    try:
+        for time in range(loop.unroll_length):
+            decision = _deciding(loop, _seen(state, episodes, time))
+            cut = np.full(loop.num_envs, time == 0 and found is None)
+            if cut[0]:
+                move = _still(worlds.reset(), loop.num_envs)
+            else:
+                move = worlds.step(np.asarray(decision.action))
+            episodes, row = _writing(loop, (state.agent, episodes, move, cut), decision)
+            rows.append(row)
+    except BaseException:
+        worlds.close()
+        raise
+    live.keep(number := _number(), worlds)
+    return episodes, rows, np.int32(number)
+
+
+def lower_deciding(loop: Loop, _: None, state: LoopState) -> Any:
+    """Lowers what decides on the actions, for a state or its template."""
+    return _deciding.lower(loop, _seen(state, state.episodes, 0))
+
+
+def _seen(state: LoopState, episodes: Episodes, time: int) -> tuple[Any, ...]:
+    return state.agent, episodes, state.key, state.step, np.int32(time)
+
+
+@dispatched
+def _deciding(loop: Loop, given: tuple[Any, ...]) -> Decision:
+    agent, episodes, key, step, time = given
+    local = lambda actor, episodes, given, indices: decide(
+        loop.env, actor, episodes, move_keys(*given, indices)[0]
+    )
+    actor, akey = loop.agent.actor(agent, explore=True), step_keys(key, step)[0]
+    return acting(loop, local, actor, episodes, (akey, time))
+
+
+@dispatched
+def _writing(
+    loop: Loop,
+    given: tuple[PyTree[Array], Episodes, HostStep, Bool[Array, " envs"]],
+    decision: Decision,
+) -> tuple[Episodes, tuple[Experience, Totals]]:
+    agent, *moved = given
+
+    def local(actor: AbstractActor, parts: Any, _: None, indices: Array) -> Any:
+        del indices
+        episodes, move, cut, decision = parts
+        transition = Transition(move.reward, move.discount, move.last)
+        return written(loop.env, actor, episodes, decision, move.state, transition, cut)
+
+    return acting(loop, local, loop.agent.actor(agent, explore=True), (*moved, decision), None)
+
+
+def blank_rows(
+    loop: Loop,
+    actor: AbstractActor,
+    episodes: Episodes,
+    indices: Int[Array, " envs"],
+    key: PRNGKeyArray,
+) -> Experience:
+    """Rows `[envs, time]` of the shapes of those that are collected."""
+    decision = decide(loop.env, actor, episodes, row_keys(key, indices))
+    zeros = jnp.zeros(indices.shape, jnp.float32)
+    moved = Transition(zeros, zeros, episodes.ended)
+    parts = decision, episodes.state, moved, episodes.ended
+    _, (row, _) = written(loop.env, actor, episodes, *parts)
+    return jax.tree.map(lambda x: jnp.stack([x] * loop.unroll_length, axis=1), row)
+
+
+def _env(loop: Loop) -> Any:
+    return loop.env
+
+
+def _number() -> int:
+    """A number that no other simulators have, also not those of another process whose state is
+    restored."""
+    return secrets.randbits(31)
+
+
+def _opened(loop: Loop, state: LoopState) -> AbstractWorlds:
+    """New simulators for a state."""
+    key = jr.fold_in(step_keys(state.key, state.step)[0], _SEED)
+    return _env(loop).open(loop.num_envs, seed=int(jr.randint(key, (), 0, _SEED, jnp.int32)))
+
+
+def _still(state: PyTree[np.ndarray], rows: int) -> HostStep:
+    """A step in which nothing happens but that all begin anew."""
+    zeros = np.zeros(rows, np.float32)
+    return HostStep(state, zeros, zeros, np.zeros(rows, np.bool_))
