@@ -2,6 +2,8 @@
 Learning Environment and EnvPool, stepped on the host."""
 
 import dataclasses
+import functools as ft
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -164,7 +166,7 @@ def gymnasium_environment(
     - `bounds`: of continuous actions, by default those of Gymnasium's action space.
     - `options`: of `gymnasium.make_vec`.
     """
-    return _own("gymnasium", name, _gymnasium_maker(name, options), bounds)
+    return _own("gymnasium", name, _maker("gymnasium", name, name, options), bounds)
 
 
 def ale_environment(
@@ -180,7 +182,7 @@ def ale_environment(
     them to [-1, 1].
     """
     options = {"reward_clipping": False, **options}
-    return _own("ale", name, _gymnasium_maker(f"ALE/{name}-v5", options, "ale"), None)
+    return _own("ale", name, _maker("ale", name, f"ALE/{name}-v5", options), None)
 
 
 def envpool_environment(
@@ -195,23 +197,27 @@ def envpool_environment(
 
     def make(num_worlds: int, seed: int) -> tuple[Any, dict[str, Any]]:
         made = envpool.make(name, env_type="gymnasium", num_envs=num_worlds, seed=seed, **options)
+        with warnings.catch_warnings():
+            # It makes its spaces when it is first asked, of bounds in float64 that become float32.
+            warnings.simplefilter("ignore", UserWarning)
+            _ = made.observation_space, made.action_space
         return made, {}
 
     return _own("envpool", name, make, bounds)
 
 
-def _gymnasium_maker(name: str, options: dict[str, Any], library: str = "gymnasium") -> Any:
-    """What makes the simulators of an id."""
+def _maker(library: str, name: str, id: str, options: dict[str, Any]) -> Any:
+    """What makes the simulators of an id of Gymnasium, which a library has by a name."""
     call = f"{library}_environment"
     gymnasium = import_or_explain("gymnasium", call)
-    if name.startswith("ALE/"):
+    if id.startswith("ALE/"):
         gymnasium.register_envs(import_or_explain("ale_py", call, "ale"))
 
     def make(num_worlds: int, seed: int) -> tuple[Any, dict[str, Any]]:
         try:
-            return gymnasium.make_vec(name, num_worlds, **options), {"seed": seed}
+            return gymnasium.make_vec(id, num_worlds, **options), {"seed": seed}
         except gymnasium.error.UnregisteredEnv as e:
-            raise unknown(call, name, names_of("gymnasium")) from e
+            raise unknown(call, name, names_of(library)) from e
         except (gymnasium.error.DependencyNotInstalled, ImportError) as e:
             raise ImportError(f'{call}("{name}"): {" ".join(str(e).split())}') from e
         except (gymnasium.error.Error, TypeError, ValueError) as e:
@@ -224,7 +230,7 @@ def _own(
     library: str, name: str, make: Any, bounds: Bounds | None
 ) -> GymnasiumEnvironment | FactoredGymnasiumEnvironment | ContinuousGymnasiumEnvironment:
     """The environment whose simulators are made so."""
-    said, call = f"{library}/{name}", f"{library}_environment"
+    call = f"{library}_environment"
     envs, _ = make(1, 0)
     try:
         seen, taken = envs.single_observation_space, envs.single_action_space
@@ -238,17 +244,16 @@ def _own(
             'such as vectorization_mode="sync" has.'
         )
     _mapped(lambda space: _check_seen(call, name, space), seen)
-    kind, shared = type(taken).__name__, {"live": Live(), "max_steps": limit}
-    values: tuple[int, ...] | None = None
+    simulator = ft.partial(Simulator, f"{library}/{name}", make, seen, taken)
+    shared: dict[str, Any] = {"live": Live(), "max_steps": limit}
+    kind = type(taken).__name__
     if kind == "Discrete":
-        values = (int(taken.n),)
-        return GymnasiumEnvironment(
-            Simulator(said, make, seen, taken, values), num_actions=values[0], **shared
-        )
+        number = int(taken.n)
+        return GymnasiumEnvironment(simulator=simulator((number,)), num_actions=number, **shared)
     if kind in ("MultiDiscrete", "MultiBinary") and len(taken.shape) == 1:
         values = tuple(map(int, getattr(taken, "nvec", np.full(taken.shape, 2))))
         return FactoredGymnasiumEnvironment(
-            Simulator(said, make, seen, taken, values), num_values=values, **shared
+            simulator=simulator(values), num_values=values, **shared
         )
     if kind != "Box":
         raise ValueError(
@@ -258,8 +263,9 @@ def _own(
     size = int(np.prod(taken.shape))
     wide = [np.ravel(np.broadcast_to(x, taken.shape)) for x in bounds or (taken.low, taken.high)]
     limits = checked_bounds(call, name, size, (wide[0], wide[1]))
-    simulator = Simulator(said, make, seen, taken, None, limits)
-    return ContinuousGymnasiumEnvironment(simulator, action_size=size, **shared)
+    return ContinuousGymnasiumEnvironment(
+        simulator=simulator(None, limits), action_size=size, **shared
+    )
 
 
 def _given(simulator: Simulator, action: np.ndarray) -> np.ndarray:

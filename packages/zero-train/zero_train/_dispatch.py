@@ -10,19 +10,42 @@ from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 
+class _Static:
+    """What a program is compiled for. JAX asks for its hash in every call."""
+
+    def __init__(self, tree: PyTree):
+        leaves, self._structure = jax.tree.flatten(tree)
+        self._leaves = tuple(leaves)
+        self._hash = hash((self._leaves, self._structure))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, _Static):
+            return self is other
+        return (self._leaves, self._structure) == (other._leaves, other._structure)
+
+    @property
+    def tree(self) -> PyTree:
+        return jax.tree.unflatten(self._structure, self._leaves)
+
+
 def dispatched(function: Callable[..., Any], **options: int) -> Any:
     """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended.
     `options` are the compiler's.
 
     `.lower(fixed, given, *donated).compile()` compiles it ahead for such arguments, of which those
     after `fixed` may be templates. Later calls find it compiled. `.eval_shape(fixed, given,
-    *donated)` gives the shapes of the result, and later calls find it traced.
+    *donated)` gives the shapes of the result, and later calls find it traced. `.bound(fixed)` is a
+    function of the others, outside of `jax.jit`, that starts sooner: to look through what is fixed
+    takes longer than many a program.
     """
 
-    def program(static: Any, arrays: PyTree[Array], given: PyTree[Array], donated: tuple) -> Any:
-        leaves, structure = static
-        fixed = eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
-        return function(fixed, given, *donated)
+    def program(
+        static: _Static, arrays: PyTree[Array], given: PyTree[Array], donated: tuple
+    ) -> Any:
+        return function(eqx.combine(arrays, static.tree), given, *donated)
 
     program.__name__ = function.__name__.strip("_")
     jitted = jax.jit(program, static_argnums=0, donate_argnums=3, compiler_options=options)
@@ -30,8 +53,7 @@ def dispatched(function: Callable[..., Any], **options: int) -> Any:
 
     def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
         arrays, static = eqx.partition(fixed, eqx.is_array)
-        leaves, structure = jax.tree.flatten(static)
-        return (tuple(leaves), structure), arrays, given, donated
+        return _Static(static), arrays, given, donated
 
     @ft.wraps(function)
     def dispatch(*args: PyTree) -> Any:
@@ -39,7 +61,12 @@ def dispatched(function: Callable[..., Any], **options: int) -> Any:
         is_inner = any(isinstance(x, Tracer) for x in jax.tree.leaves(arrays))
         return (inner if is_inner else jitted)(static, *arrays)
 
+    def bound(fixed: Any) -> Callable[..., Any]:
+        static, arrays, *_ = arguments(fixed, None)
+        return lambda given, *donated: jitted(static, arrays, given, donated)
+
     named: Any = dispatch
+    named.bound = bound
     named.lower = lambda *args: jitted.lower(*arguments(*args))
     named.eval_shape = lambda *args: jitted.eval_shape(*arguments(*args))
     return named

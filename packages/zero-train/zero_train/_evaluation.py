@@ -376,13 +376,14 @@ def _play_on_host(
     ikey, akey = jr.split(key)
     worlds = env.open(num_episodes, seed=int(jr.randint(ikey, (), 0, 2**31 - 1, jnp.int32)))
     parts, over, time = (env, actor, max_steps), np.zeros(num_episodes, np.bool_), 0
+    decide, tally = _decide_on_host.bound(parts), _count_on_host.bound(parts)
     try:
         state = worlds.reset()
         carry, count = _begin_on_host(parts, state)
         while not over.all():
-            action, seen = _decide_on_host(parts, (state, carry, akey, np.int32(time)))
+            action, seen = decide((state, carry, akey, np.int32(time)))
             move = worlds.step(np.asarray(action))
-            carry, count = _count_on_host(parts, (carry, count, action, seen, move))
+            carry, count = tally((carry, count, action, seen, move))
             state, time = move.state, time + 1
             over |= move.last | (time >= max_steps)
     finally:
@@ -406,9 +407,9 @@ def _decide_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], PyTree[A
 @dispatched
 def _count_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
     env, actor, max_steps = parts
-    *before, move = given
-    transition = Transition(move.reward, move.discount, move.last)
-    return _count(env, actor, max_steps, *before, move.state, transition)
+    carry, count, action, seen, move = given
+    moved = move.state, Transition(move.reward, move.discount, move.last)
+    return _count(env, actor, max_steps, carry, count, action, seen, *moved)
 
 
 def score_interval(

@@ -28,18 +28,16 @@ def begun(loop: Loop, state: LoopState) -> LoopState:
     """A fresh state, at the first observations of simulators that are opened for it."""
     worlds, number = _opened(loop, state), _number()
     _env(loop).live.keep(number, worlds)
-    episodes = dataclasses.replace(
-        state.episodes,
-        state=worlds.reset(),
-        worlds=np.full(loop.num_envs, number, np.int32),  # pyright: ignore[reportArgumentType]
-    )
-    placed = jax.device_put(episodes, shardings(loop, state).episodes)
-    return dataclasses.replace(state, episodes=placed)
+    shown = worlds.reset(), np.full(loop.num_envs, number, np.int32)
+    where = shardings(loop, state).episodes
+    seen, numbers = jax.device_put(shown, (where.state, where.worlds))
+    episodes = dataclasses.replace(state.episodes, state=seen, worlds=numbers)
+    return dataclasses.replace(state, episodes=episodes)
 
 
 def collected_on_host(
     loop: Loop, state: LoopState
-) -> tuple[Episodes, list[tuple[Experience, Totals]], np.ndarray]:
+) -> tuple[Episodes, list[tuple[Experience, Totals]], np.int32]:
     """Acts `unroll_length` times, as [`zero_train.collect`][] does. The host waits for the actions
     of each time, and for nothing else.
 
@@ -58,16 +56,17 @@ def collected_on_host(
     live, at = _env(loop).live, np.asarray(state.episodes.worlds)
     found = live.pop(int(at[0]), None) if (at == at[0]).all() else None
     worlds = _opened(loop, state) if found is None else found
+    deciding, writing = _deciding.bound(loop), _writing.bound(loop)
     episodes, rows = state.episodes, []
     try:
         for time in range(loop.unroll_length):
-            decision = _deciding(loop, _seen(state, episodes, time))
+            decision = deciding(_seen(state, episodes, time))
             cut = np.full(loop.num_envs, time == 0 and found is None)
             if cut[0]:
                 move = _still(worlds.reset(), loop.num_envs)
             else:
                 move = worlds.step(np.asarray(decision.action))
-            episodes, row = _writing(loop, (state.agent, episodes, move, cut), decision)
+            episodes, row = writing((state.agent, episodes, move, cut), decision)
             rows.append(row)
     except BaseException:
         worlds.close()
@@ -88,11 +87,11 @@ def _seen(state: LoopState, episodes: Episodes, time: int) -> tuple[Any, ...]:
 @dispatched
 def _deciding(loop: Loop, given: tuple[Any, ...]) -> Decision:
     agent, episodes, key, step, time = given
-    local = lambda actor, episodes, given, indices: decide(
-        loop.env, actor, episodes, move_keys(*given, indices)[0]
+    local = lambda actor, episodes, key, indices: decide(
+        loop.env, actor, episodes, move_keys(key, time, indices)[0]
     )
     actor, akey = loop.agent.actor(agent, explore=True), step_keys(key, step)[0]
-    return acting(loop, local, actor, episodes, (akey, time))
+    return acting(loop, local, actor, episodes, akey)
 
 
 @dispatched
@@ -124,7 +123,7 @@ def blank_rows(
     zeros = jnp.zeros(indices.shape, jnp.float32)
     moved = Transition(zeros, zeros, episodes.ended)
     parts = decision, episodes.state, moved, episodes.ended
-    _, (row, _) = written(loop.env, actor, episodes, *parts)
+    row = written(loop.env, actor, episodes, *parts)[1][0]
     return jax.tree.map(lambda x: jnp.stack([x] * loop.unroll_length, axis=1), row)
 
 

@@ -238,13 +238,13 @@ def _collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Num
 
 @dispatched
 def _store(
-    loop: Loop, given: tuple[list[Any], Array], state: LoopState
+    loop: Loop, given: tuple[list[Any], Int[Array, ""]], state: LoopState
 ) -> tuple[LoopState, Numbers]:
     """Stores what was collected on the host: the rows of each time, and the number of the
     simulators."""
     rows, number = given
     experience, finished = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *rows)
-    worlds = jnp.full_like(state.episodes.worlds, number)
+    worlds = jnp.full(loop.num_envs, number, jnp.int32)
     episodes = dataclasses.replace(state.episodes, finished=finished, worlds=worlds)
     return _stored(loop, state, episodes, experience)
 
