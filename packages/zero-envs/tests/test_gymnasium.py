@@ -46,7 +46,7 @@ class Toy(gymnasium.Env):
         return self.observation_space.sample(), 1.0, self.time == 5, False, {"given": action}
 
 
-gymnasium.register("Toy-v0", entry_point=Toy)
+gymnasium.register("Toy-v0", entry_point=lambda **given: Toy(**given))
 
 
 def toy(seen=None, taken=None, **options):
@@ -59,7 +59,7 @@ def toy(seen=None, taken=None, **options):
 
 def _given(env, actions):
     """What the simulators are given for these actions."""
-    worlds: Any = env.open(len(actions), seed=0)
+    worlds: Any = env.open(len(actions), key=jr.key(0))
     worlds.reset()
     worlds.step(np.asarray(actions))
     given = np.stack([one.unwrapped.given for one in worlds._envs.envs])
@@ -70,7 +70,7 @@ def _given(env, actions):
 def test_cartpole_is_ours():
     """Gymnasium's own CartPole and the one in JAX, from the same states by the same actions."""
     env, ours = gymnasium_environment("CartPole-v1"), CartPole()
-    worlds = env.open(4, seed=3)
+    worlds = env.open(4, key=jr.key(3))
     motion, rng = worlds.reset(), np.random.default_rng(0)
     step = jax.jit(jax.vmap(lambda state, action: ours.step(state, action, key=jr.key(0))))
     blank = jax.eval_shape(lambda: ours.init(key=jr.key(0)))
@@ -92,7 +92,7 @@ def test_cartpole_is_ours():
 
 
 def test_an_end_is_followed_by_a_fresh_episode():
-    worlds = toy().open(2, seed=0)
+    worlds = toy().open(2, key=jr.key(0))
     worlds.reset()
     steps = [worlds.step(np.zeros(2, np.int32)) for _ in range(6)]
     assert [bool(x.last[0]) for x in steps] == [False] * 4 + [True, False]
@@ -102,7 +102,7 @@ def test_an_end_is_followed_by_a_fresh_episode():
 
 def test_worlds_follow_from_their_seed():
     env = gymnasium_environment("CartPole-v1")
-    first, second, other = (env.open(2, seed=seed).reset() for seed in (1, 1, 2))
+    first, second, other = (env.open(2, key=jr.key(seed)).reset() for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, second)
     assert not np.array_equal(first, other) and not np.array_equal(first[0], first[1])
 
@@ -118,7 +118,7 @@ def test_observations_are_pytrees():
         }
     )
     env = toy(seen)
-    worlds = env.open(3, seed=0)
+    worlds = env.open(3, key=jr.key(0))
     state = worlds.reset()
     blank = jax.tree.map(lambda x: (x.shape, x.dtype), env.init(key=jr.key(0)))
     assert blank == jax.tree.map(lambda x: (x.shape[1:], x.dtype), state)
@@ -134,15 +134,17 @@ def test_observations_are_pytrees():
 def test_actions_are_those_of_the_simulator():
     box = toy(taken=spaces.Box(np.array([0.0, -2.0]), np.array([1.0, 6.0]), dtype=np.float64))
     assert isinstance(box, ContinuousGymnasiumEnvironment) and box.action_size == 2
-    given = _given(box, np.float32([[-1, -1], [0, 0.5], [7, np.nan]]))
+    given = _given(box, np.array([[-1, -1], [0, 0.5], [7, np.nan]], np.float32))
     np.testing.assert_allclose(given, [[0, -2], [0.5, 4], [1, 2]])
-    several = toy(taken=spaces.MultiDiscrete([2, 3]))
+    several: Any = toy(taken=spaces.MultiDiscrete([2, 3]))
     assert isinstance(several, FactoredGymnasiumEnvironment) and several.num_values == (2, 3)
     assert several.observe(several.init(key=jr.key(0))).legal.shape == (5,)
-    np.testing.assert_array_equal(_given(several, np.int32([[1, 2], [9, -1]])), [[1, 2], [1, 0]])
+    np.testing.assert_array_equal(
+        _given(several, np.array([[1, 2], [9, -1]], np.int32)), [[1, 2], [1, 0]]
+    )
     late = toy(taken=spaces.Discrete(2, start=3))
     assert isinstance(late, GymnasiumEnvironment) and late.num_actions == 2
-    np.testing.assert_array_equal(_given(late, np.int32([0, 1, -1])), [3, 4, 3])
+    np.testing.assert_array_equal(_given(late, np.array([0, 1, -1], np.int32)), [3, 4, 3])
 
 
 @pytest.mark.parametrize(
@@ -208,11 +210,11 @@ def test_what_is_said_before_it_is_made_is_so(name):
 
 def test_a_game_of_atari():
     """Four frames are its channels, and rewards are those of the game."""
-    env = ale_environment("Breakout")
+    env: Any = ale_environment("Breakout")
     assert env.num_actions == 4
-    worlds = env.open(2, seed=0)
+    worlds = env.open(2, key=jr.key(0))
     first = worlds.reset()
-    paid = [worlds.step(np.int32([1, 1] if t == 0 else [2, 3])) for t in range(8)]
+    paid = [worlds.step(np.array([1, 1] if t == 0 else [2, 3], np.int32)) for t in range(8)]
     features = jax.vmap(env.observe)(jnp.asarray(paid[-1].state)).features
     assert features.shape == (2, 84, 84, 4) and float(features.max()) <= 1
     assert first.dtype == np.uint8 and not np.array_equal(paid[-1].state, first)
@@ -223,7 +225,7 @@ def test_a_game_of_atari():
 def test_envpool():
     pytest.importorskip("envpool")
     env = envpool_environment("CartPole-v1")
-    worlds = env.open(3, seed=1)
+    worlds = env.open(3, key=jr.key(1))
     seen = worlds.reset()
     assert seen.shape == (3, 4)
     steps = [worlds.step(np.ones(3, np.int32)) for _ in range(12)]

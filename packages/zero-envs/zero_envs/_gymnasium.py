@@ -79,8 +79,9 @@ class AbstractGymnasiumEnvironment(AbstractEnvironment[PyTree[Array], Any]):
         legal = None if values is None else jnp.ones(sum(values), jnp.bool_)
         return Observation(_mapped(_features, self.simulator.seen, state), legal)
 
-    def open(self, num_worlds: int, *, seed: int) -> AbstractWorlds:
+    def open(self, num_worlds: int, *, key: PRNGKeyArray) -> AbstractWorlds:
         """New simulators, see [`zero_envs.Hosted`][]."""
+        seed = int(jax.random.randint(key, (), 0, 2**31 - 1, jnp.int32))
         return GymnasiumWorlds(self.simulator, num_worlds, seed)
 
 
@@ -219,7 +220,10 @@ def _maker(library: str, name: str, id: str, options: dict[str, Any]) -> Any:
         except gymnasium.error.UnregisteredEnv as e:
             raise unknown(call, name, names_of(library)) from e
         except (gymnasium.error.DependencyNotInstalled, ImportError) as e:
-            raise ImportError(f'{call}("{name}"): {" ".join(str(e).split())}') from e
+            said = " ".join(str(e).split())
+            if isinstance(e, ModuleNotFoundError) and not said.endswith("."):
+                said = f"it needs {e.name}, which is not installed."
+            raise ImportError(f'{call}("{name}"): {said}') from e
         except (gymnasium.error.Error, TypeError, ValueError) as e:
             raise ValueError(f'{call}("{name}"): {" ".join(str(e).split())}') from e
 

@@ -3,18 +3,25 @@
 import abc
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
+
+from ._environment import Transition
 
 
 class HostStep(NamedTuple):
     """What a step of all simulators results in: a [`zero_envs.Transition`][] of each row, and the
     states after it, all on the host."""
 
-    state: PyTree[np.ndarray]
-    reward: Float[np.ndarray, " worlds"]
-    discount: Float[np.ndarray, " worlds"]
-    last: Bool[np.ndarray, " worlds"]
+    state: PyTree[np.ndarray | Array]
+    reward: Float[np.ndarray | Array, " worlds"]
+    discount: Float[np.ndarray | Array, " worlds"]
+    last: Bool[np.ndarray | Array, " worlds"]
+
+    def transition(self) -> Transition:
+        """The same as compiled programs take it."""
+        return Transition(*map(jnp.asarray, (self.reward, self.discount, self.last)))
 
 
 class AbstractWorlds(abc.ABC):
@@ -79,15 +86,15 @@ class Hosted(Protocol):
     @property
     def name(self) -> str: ...
 
-    def open(self, num_worlds: int, *, seed: int) -> AbstractWorlds:
-        """New simulators, whose randomness follows from the seed."""
+    def open(self, num_worlds: int, *, key: PRNGKeyArray) -> AbstractWorlds:
+        """New simulators, whose randomness follows from the key."""
         ...
 
 
 def cannot_step(name: str) -> ValueError:
     """What is wrong with stepping an environment in JAX whose simulator is not there."""
     return ValueError(
-        f"{name}: its simulator runs on the host and cannot be copied or compiled, so it can be "
-        "trained and evaluated in, but not planned in or watched; choose an agent that does not "
-        "plan in the true environment, such as ppo or muzero."
+        f"{name}: its simulator runs on the host and can be neither copied nor compiled, so "
+        "nothing plans in it, and only `zero_train.step` and `evaluate` step it; choose an agent "
+        "that plans in a learned model or not at all."
     )

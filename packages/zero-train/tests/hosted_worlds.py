@@ -31,7 +31,7 @@ class Sums(gymnasium.Env):
         return {"sum": np.full(2, self.sum, np.float32), "time": np.array([self.time])}
 
 
-gymnasium.register("Sums-v0", entry_point=Sums)
+gymnasium.register("Sums-v0", entry_point=lambda **_: Sums())
 
 
 def sums():

@@ -185,7 +185,7 @@ def test_it_is_learned_from(loop):
 
 def test_what_it_cannot_do_is_refused(loop):
     env, actor = loop.env, RandomActor()
-    why = "gymnasium/Sums-v0: its simulator runs on the host and cannot be copied"
+    why = "gymnasium/Sums-v0: its simulator runs on the host and can be neither copied nor"
     with pytest.raises(ValueError, match=why):
         rollout(env, actor, num_steps=2, num_envs=2, key=jr.key(0))
     episodes = start(env, actor, keys=jr.split(jr.key(0), 2))

@@ -374,7 +374,7 @@ def _play_on_host(
     """Plays in simulators of its own, on the host between two compiled programs."""
     check_count("evaluate", num_episodes=num_episodes, max_steps=max_steps)
     ikey, akey = jr.split(key)
-    worlds = env.open(num_episodes, seed=int(jr.randint(ikey, (), 0, 2**31 - 1, jnp.int32)))
+    worlds = env.open(num_episodes, key=ikey)
     parts, over, time = (env, actor, max_steps), np.zeros(num_episodes, np.bool_), 0
     decide, tally = _decide_on_host.bound(parts), _count_on_host.bound(parts)
     try:
@@ -408,7 +408,7 @@ def _decide_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], PyTree[A
 def _count_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
     env, actor, max_steps = parts
     carry, count, action, seen, move = given
-    moved = move.state, Transition(move.reward, move.discount, move.last)
+    moved = move.state, move.transition()
     return _count(env, actor, max_steps, carry, count, action, seen, *moved)
 
 

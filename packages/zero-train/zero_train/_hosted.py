@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractWorlds, HostStep, Transition
+from zero_envs import AbstractWorlds, HostStep
 
 from ._agent import AbstractActor, Experience
 from ._collect import decide, Decision, Episodes, move_keys, Totals, written
@@ -20,8 +20,8 @@ from ._loop import acting, Loop, LoopState, shardings, step_keys
 from ._mesh import row_keys
 
 
-#: Folded into the key of a collection to make the seed of simulators.
-_SEED = 2**31 - 1
+#: Folded into the key of a collection, as the times of its rows are, to make that of simulators.
+_OPENING = 2**31 - 1
 
 
 def begun(loop: Loop, state: LoopState) -> LoopState:
@@ -105,8 +105,8 @@ def _writing(
     def local(actor: AbstractActor, parts: Any, _: None, indices: Array) -> Any:
         del indices
         episodes, move, cut, decision = parts
-        transition = Transition(move.reward, move.discount, move.last)
-        return written(loop.env, actor, episodes, decision, move.state, transition, cut)
+        moved = move.state, move.transition()
+        return written(loop.env, actor, episodes, decision, *moved, cut)
 
     return acting(loop, local, loop.agent.actor(agent, explore=True), (*moved, decision), None)
 
@@ -120,9 +120,8 @@ def blank_rows(
 ) -> Experience:
     """Rows `[envs, time]` of the shapes of those that are collected."""
     decision = decide(loop.env, actor, episodes, row_keys(key, indices))
-    zeros = jnp.zeros(indices.shape, jnp.float32)
-    moved = Transition(zeros, zeros, episodes.ended)
-    parts = decision, episodes.state, moved, episodes.ended
+    moved = _still(episodes.state, loop.num_envs)
+    parts = decision, moved.state, moved.transition(), episodes.ended
     row = written(loop.env, actor, episodes, *parts)[1][0]
     return jax.tree.map(lambda x: jnp.stack([x] * loop.unroll_length, axis=1), row)
 
@@ -139,11 +138,11 @@ def _number() -> int:
 
 def _opened(loop: Loop, state: LoopState) -> AbstractWorlds:
     """New simulators for a state."""
-    key = jr.fold_in(step_keys(state.key, state.step)[0], _SEED)
-    return _env(loop).open(loop.num_envs, seed=int(jr.randint(key, (), 0, _SEED, jnp.int32)))
+    key = jr.fold_in(step_keys(state.key, state.step)[0], _OPENING)
+    return _env(loop).open(loop.num_envs, key=key)
 
 
-def _still(state: PyTree[np.ndarray], rows: int) -> HostStep:
+def _still(state: PyTree, rows: int) -> HostStep:
     """A step in which nothing happens but that all begin anew."""
     zeros = np.zeros(rows, np.float32)
     return HostStep(state, zeros, zeros, np.zeros(rows, np.bool_))
