@@ -96,7 +96,6 @@ _GYMNASIUM_CONTINUOUS = frozenset(
         "LunarLanderContinuous-v3",
         "MountainCarContinuous-v0",
         "Pendulum-v1",
-        "phys2d/Pendulum-v0",
     }
 )
 #: The games of the Arcade Learning Environment that one player alone cannot play.
@@ -171,7 +170,8 @@ def _bare(name: str) -> str:
 
 
 def _registered() -> dict[str, EnvironmentFacts | None]:
-    """The names of all environments, `None` for those that are refused when they are made."""
+    """The names of all environments, `None` for those that are not listed, most of which are
+    refused when they are made."""
     found: dict[str, EnvironmentFacts | None] = {**_OWN}
     for library, names in _LIBRARIES.items():
         found |= {f"{library}/{name}": facts for name, facts in sorted(names().items())}
@@ -237,7 +237,8 @@ def _gymnasium_names() -> dict[str, EnvironmentFacts | None]:
         if isinstance(entry, ast.Constant):  # others are functions that only raise
             continuous = name in _GYMNASIUM_CONTINUOUS or ".mujoco." in str(entry.value)
             kind = "continuous" if continuous else "discrete"
-            names[name] = EnvironmentFacts(kind, hosted=True)
+            # Those in folders are the same worlds as others, and are not listed.
+            names[name] = None if "/" in name else EnvironmentFacts(kind, hosted=True)
     return names
 
 

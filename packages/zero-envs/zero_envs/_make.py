@@ -62,7 +62,8 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     |---|---|
     | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
     | `brax/ant`, `gymnax/Catch-bsuite`, `jumanji/Snake-v1`, `pgx/othello`, \
-`playground/WalkerRun` | of another library, through its adapter |
+`playground/WalkerRun`, `gymnasium/LunarLander-v3`, `ale/Breakout`, `envpool/Pong-v5` | of another \
+library, through its adapter |
     | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options, \
 or a function that is annotated to return an environment |
 
