@@ -66,6 +66,14 @@ def test_bad_input_is_one_line(words, said, zero, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_what_is_said_of_one_environment(zero):
+    """Also of an id that a module registers, which is not known before it is made."""
+    code, out, err = zero("list", "gymnasium/gymnasium:CartPole-v1")
+    assert code == 0 and "agents       ppo, vmpo, mpo, muzero, stochastic\n" in out, err
+    code, out, _ = zero("list", "ale/Breakout")
+    assert code == 0 and "28,224 numbers: [84, 84, 4]" in out
+
+
 @pytest.mark.slow
 def test_ppo_learns_cartpole(zero, tmp_path):
     out = tmp_path / "run"

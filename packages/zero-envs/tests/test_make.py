@@ -107,8 +107,8 @@ def test_names_are_those_of_the_registries():
     registered = {f"brax/{name}" for name in brax.envs._envs}
     gymnasium.register_envs(ale_py)
     # Of those that do more than raise, and are not of a test.
-    specs = [x for x in gymnasium.registry.values() if isinstance(x.entry_point, str)]
-    ours = [x.id for x in specs if x.entry_point.startswith("gymnasium.") and "/" not in x.id]
+    places = {name: str(x.entry_point) for name, x in gymnasium.registry.items()}
+    ours = [name for name, x in places.items() if x.startswith("gymnasium.") and "/" not in name]
     registered |= {f"gymnasium/{name}" for name in ours}
     atari = [name for name in gymnasium.registry if name.startswith("ALE/")]
     registered |= {f"ale/{name[4:-3]}" for name in atari}
