@@ -11,12 +11,12 @@ from jaxtyping import Array, PyTree
 
 
 class _Static:
-    """What a program is compiled for. JAX asks for its hash in every call."""
+    """What a program is compiled for: a tree whose arrays are left out. JAX asks for its hash in
+    every call."""
 
-    def __init__(self, tree: PyTree):
-        leaves, self._structure = jax.tree.flatten(tree)
-        self._leaves = tuple(leaves)
-        self._hash = hash((self._leaves, self._structure))
+    def __init__(self, leaves: list[Any], structure: Any):
+        self._parts = tuple(None if _is_dynamic(x) else x for x in leaves), structure
+        self._hash = hash(self._parts)
 
     def __hash__(self) -> int:
         return self._hash
@@ -24,36 +24,41 @@ class _Static:
     def __eq__(self, other: object) -> bool:
         if self is other or not isinstance(other, _Static):
             return self is other
-        return (self._leaves, self._structure) == (other._leaves, other._structure)
+        return self._parts == other._parts
 
-    @property
-    def tree(self) -> PyTree:
-        return jax.tree.unflatten(self._structure, self._leaves)
+    def tree(self, arrays: list[Array]) -> PyTree:
+        """The tree with these arrays."""
+        leaves, structure = self._parts
+        rest = iter(arrays)
+        return structure.unflatten([next(rest) if x is None else x for x in leaves])
+
+
+def _is_dynamic(x: Any) -> bool:
+    return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
 
 
 def dispatched(function: Callable[..., Any], **options: int) -> Any:
     """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended.
     `options` are the compiler's.
 
-    `.lower(fixed, given, *donated).compile()` compiles it ahead for such arguments, of which those
-    after `fixed` may be templates. Later calls find it compiled. `.eval_shape(fixed, given,
-    *donated)` gives the shapes of the result, and later calls find it traced. `.bound(fixed)` is a
-    function of the others, outside of `jax.jit`, that starts sooner: to look through what is fixed
-    takes longer than many a program.
+    `.lower(fixed, given, *donated).compile()` compiles it ahead for such arguments, whose arrays
+    may be templates. Later calls find it compiled. `.eval_shape(fixed, given, *donated)` gives the
+    shapes of the result, and later calls find it traced. `.bound(fixed)` is a function of the
+    others, outside of `jax.jit`, that starts sooner: to look through what is fixed takes longer
+    than many a program.
     """
 
-    def program(
-        static: _Static, arrays: PyTree[Array], given: PyTree[Array], donated: tuple
-    ) -> Any:
-        return function(eqx.combine(arrays, static.tree), given, *donated)
+    def program(static: _Static, arrays: list[Array], given: PyTree[Array], donated: tuple) -> Any:
+        return function(static.tree(arrays), given, *donated)
 
     program.__name__ = function.__name__.strip("_")
     jitted = jax.jit(program, static_argnums=0, donate_argnums=3, compiler_options=options)
     inner = jax.jit(program, static_argnums=0)  # which takes no options of the compiler
 
     def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
-        arrays, static = eqx.partition(fixed, eqx.is_array)
-        return _Static(static), arrays, given, donated
+        leaves, structure = jax.tree.flatten(fixed)
+        arrays = [x for x in leaves if _is_dynamic(x)]
+        return _Static(leaves, structure), arrays, given, donated
 
     @ft.wraps(function)
     def dispatch(*args: PyTree) -> Any:

@@ -56,7 +56,8 @@ def collected_on_host(
     live, at = _env(loop).live, np.asarray(state.episodes.worlds)
     found = live.pop(int(at[0]), None) if (at == at[0]).all() else None
     worlds = _opened(loop, state) if found is None else found
-    deciding, writing = _deciding.bound(loop), _writing.bound(loop)
+    deciding = _deciding.bound((loop, state.agent))
+    writing = _writing.bound((loop, state.agent))
     episodes, rows = state.episodes, []
     try:
         for time in range(loop.unroll_length):
@@ -66,7 +67,7 @@ def collected_on_host(
                 move = _still(worlds.reset(), loop.num_envs)
             else:
                 move = worlds.step(np.asarray(decision.action))
-            episodes, row = writing((state.agent, episodes, move, cut), decision)
+            episodes, row = writing((episodes, move, cut), decision)
             rows.append(row)
     except BaseException:
         worlds.close()
@@ -77,16 +78,16 @@ def collected_on_host(
 
 def lower_deciding(loop: Loop, _: None, state: LoopState) -> Any:
     """Lowers what decides on the actions, for a state or its template."""
-    return _deciding.lower(loop, _seen(state, state.episodes, 0))
+    return _deciding.lower((loop, state.agent), _seen(state, state.episodes, 0))
 
 
 def _seen(state: LoopState, episodes: Episodes, time: int) -> tuple[Any, ...]:
-    return state.agent, episodes, state.key, state.step, np.int32(time)
+    return episodes, state.key, state.step, np.int32(time)
 
 
 @dispatched
-def _deciding(loop: Loop, given: tuple[Any, ...]) -> Decision:
-    agent, episodes, key, step, time = given
+def _deciding(fixed: tuple[Loop, PyTree[Array]], given: tuple[Any, ...]) -> Decision:
+    (loop, agent), (episodes, key, step, time) = fixed, given
     local = lambda actor, episodes, key, indices: decide(
         loop.env, actor, episodes, move_keys(key, time, indices)[0]
     )
@@ -96,11 +97,11 @@ def _deciding(loop: Loop, given: tuple[Any, ...]) -> Decision:
 
 @dispatched
 def _writing(
-    loop: Loop,
-    given: tuple[PyTree[Array], Episodes, HostStep, Bool[Array, " envs"]],
+    fixed: tuple[Loop, PyTree[Array]],
+    given: tuple[Episodes, HostStep, Bool[Array, " envs"]],
     decision: Decision,
 ) -> tuple[Episodes, tuple[Experience, Totals]]:
-    agent, *moved = given
+    loop, agent = fixed
 
     def local(actor: AbstractActor, parts: Any, _: None, indices: Array) -> Any:
         del indices
@@ -108,7 +109,7 @@ def _writing(
         moved = move.state, move.transition()
         return written(loop.env, actor, episodes, decision, *moved, cut)
 
-    return acting(loop, local, loop.agent.actor(agent, explore=True), (*moved, decision), None)
+    return acting(loop, local, loop.agent.actor(agent, explore=True), (*given, decision), None)
 
 
 def blank_rows(
