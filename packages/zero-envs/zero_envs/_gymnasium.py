@@ -121,6 +121,9 @@ class ContinuousGymnasiumEnvironment(
     num_players: int = 1
 
 
+_Adapted = GymnasiumEnvironment | FactoredGymnasiumEnvironment | ContinuousGymnasiumEnvironment
+
+
 class GymnasiumWorlds(AbstractWorlds):
     """The simulators of an environment of Gymnasium."""
 
@@ -148,9 +151,7 @@ class GymnasiumWorlds(AbstractWorlds):
         self._envs.close()
 
 
-def gymnasium_environment(
-    name: str, *, bounds: Bounds | None = None, **options: Any
-) -> GymnasiumEnvironment | FactoredGymnasiumEnvironment | ContinuousGymnasiumEnvironment:
+def gymnasium_environment(name: str, *, bounds: Bounds | None = None, **options: Any) -> _Adapted:
     """An environment of Gymnasium, whose simulators run on the host: see [`zero_envs.Hosted`][].
 
     - `terminated` is an end with discount 0, and `truncated` one with discount 1.
@@ -170,9 +171,7 @@ def gymnasium_environment(
     return _own("gymnasium", name, _maker("gymnasium", name, name, options), bounds)
 
 
-def ale_environment(
-    name: str, **options: Any
-) -> GymnasiumEnvironment | FactoredGymnasiumEnvironment | ContinuousGymnasiumEnvironment:
+def ale_environment(name: str, **options: Any) -> _Adapted:
     """A game of the Arcade Learning Environment (Bellemare et al., 2013,
     https://arxiv.org/abs/1207.4708), for instance `"Breakout"`: `ALE/Breakout-v5` of
     [`zero_envs.gymnasium_environment`][].
@@ -186,9 +185,7 @@ def ale_environment(
     return _own("ale", name, _maker("ale", name, f"ALE/{name}-v5", options), None)
 
 
-def envpool_environment(
-    name: str, *, bounds: Bounds | None = None, **options: Any
-) -> GymnasiumEnvironment | FactoredGymnasiumEnvironment | ContinuousGymnasiumEnvironment:
+def envpool_environment(name: str, *, bounds: Bounds | None = None, **options: Any) -> _Adapted:
     """An environment of EnvPool (Weng et al., 2022, https://arxiv.org/abs/2206.10558), for instance
     `"Pong-v5"`, whose simulators are threads: otherwise as
     [`zero_envs.gymnasium_environment`][]. The options are those of `envpool.make`."""
@@ -230,9 +227,7 @@ def _maker(library: str, name: str, id: str, options: dict[str, Any]) -> Any:
     return make
 
 
-def _own(
-    library: str, name: str, make: Any, bounds: Bounds | None
-) -> GymnasiumEnvironment | FactoredGymnasiumEnvironment | ContinuousGymnasiumEnvironment:
+def _own(library: str, name: str, make: Any, bounds: Bounds | None) -> _Adapted:
     """The environment whose simulators are made so."""
     call = f"{library}_environment"
     envs, _ = make(1, 0)

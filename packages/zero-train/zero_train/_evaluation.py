@@ -251,6 +251,9 @@ def evaluate(
         play one more, which does not count. Of several processes all must call this, and each gets
         all episodes.
 
+    A [`zero_envs.Hosted`][] environment is stepped on the host, in simulators that are closed at
+    the end. The mesh is then left aside, and episodes depend on their number too.
+
     Under `jax.jit` the return of an episode with a wrong move is NaN.
     """
     check_parts("evaluate", env, mesh, actor=actor)

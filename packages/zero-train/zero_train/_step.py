@@ -118,6 +118,10 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     first update. Where the agent's update returns priorities, the buffer is given them before the
     next batch is drawn.
 
+    Of a [`zero_envs.Hosted`][] environment the first call is two programs for each row, between
+    which the host steps the simulators. A state that was restored, or that no simulators are at,
+    gets new ones, and its running episodes are cut short.
+
     With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
     that are stored and learned from are those of the step before. After the updates the actor is
     copied to the acting devices, so that the next step collects with the newest. No result depends
