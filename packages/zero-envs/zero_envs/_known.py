@@ -244,8 +244,9 @@ def _gymnasium_names() -> dict[str, EnvironmentFacts | None]:
 
 def _ale_names() -> dict[str, EnvironmentFacts | None]:
     spec = importlib.util.find_spec("ale_py")
-    home = pathlib.Path(spec.origin if spec and spec.origin else "").parent
-    games = sorted(rom.stem for rom in (home / "roms").glob("*.bin"))
+    if spec is None or spec.origin is None:
+        return {}
+    games = [rom.stem for rom in (pathlib.Path(spec.origin).parent / "roms").glob("*.bin")]
     names = [game.title().replace("_", "") for game in games if game not in _ALE_FOR_SEVERAL]
     return dict.fromkeys(names, EnvironmentFacts("discrete", hosted=True))
 
