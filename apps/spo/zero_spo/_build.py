@@ -9,7 +9,7 @@ import optax
 from jaxtyping import PyTree
 
 from zero_app import UsageError
-from zero_envs import AbstractContinuousEnvironment
+from zero_envs import AbstractContinuousEnvironment, Hosted
 from zero_memory import Latest, TrajectoryBuffer
 from zero_nets import RunningStatistics
 from zero_search import AbstractModel, DirichletNoise, GaussianNoise, ParticleSearch
@@ -25,9 +25,14 @@ def build_env(config: Config) -> World:
     """The environment of training and evaluation.
 
     **Raises:** [`zero_app.UsageError`][] for an unknown name, or for an environment that hides a
-    part of its state from an agent that plans in it.
+    part of its state from an agent that plans in it, or that cannot be planned in.
     """
     env = build_world(config.env, config.backend)
+    if isinstance(env, Hosted) and config.agent == "spo":
+        raise UsageError(
+            f"--env {config.env} has a simulator that runs on the host and cannot be copied, and "
+            "--agent spo plans in it; give --agent ppo, vmpo or mpo."
+        )
     if env.hidden and config.agent == "spo":
         raise UsageError(
             f"--env {config.env} has a state that the player cannot fully observe, and the plans "

@@ -33,7 +33,7 @@ class Config(AbstractConfig):
 
     env: str = "pendulum"
     """pendulum, cartpole, brax/NAME, gymnax/NAME, jumanji/NAME, pgx/NAME of one player,
-    playground/NAME, or module:Class."""
+    playground/NAME, gymnasium/NAME, ale/NAME, envpool/NAME, or module:Class."""
     backend: str = "auto"
     """The physics backend of brax: generalized, mjx, positional, spring, or auto: spring where the
     environment supports it."""

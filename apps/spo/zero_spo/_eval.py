@@ -26,7 +26,16 @@ from zero_app import (
     which_player,
     who,
 )
-from zero_train import AbstractActor, data_mesh, Loop, matrix_flops, step as run_step, template
+from zero_envs import Hosted
+from zero_train import (
+    AbstractActor,
+    data_mesh,
+    learn_half,
+    Loop,
+    matrix_flops,
+    step as run_step,
+    template,
+)
 
 from ._config import Config
 from ._worlds import longest_episode
@@ -106,7 +115,10 @@ def describe(config: Config, loop: Loop) -> list[str]:
         else (state.online.policy, state.online.critic)
     )
     policy, critic = map(_size, networks)
-    flops = matrix_flops(lambda state: run_step(loop, state), shape)
+    learns: Any = lambda state: run_step(loop, state)
+    if isinstance(loop.env, Hosted):  # of which acting is not one program
+        learns = lambda state: learn_half(loop, None, state)
+    flops = matrix_flops(learns, shape)
     total = config.blocks * rows
     rounded = "" if total == config.steps else f" (--steps {config.steps:,} in whole blocks)"
     return [

@@ -54,7 +54,7 @@ def facts_of(name: str) -> EnvironmentFacts | None:
 def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
     """The agents that can play an environment, the best first."""
     two = facts.num_players == 2
-    if not facts.hidden:
+    if not facts.hidden and not facts.hosted:
         return _agents_that_see(facts)
     if two:
         return ("alphazero",) if facts.resamples else ()
@@ -94,4 +94,7 @@ def choose(name: str, facts: EnvironmentFacts, agent: str | None) -> str:
         )
     if agent is None or agent in agents:
         return agent or agents[0]
-    raise UsageError(f"--agent {agent} cannot play {name}; give one of {', '.join(agents)}.")
+    why = ""
+    if facts.hosted:
+        why = ", whose simulator runs on the host and cannot be copied to plan in"
+    raise UsageError(f"--agent {agent} cannot play {name}{why}; give one of {', '.join(agents)}.")

@@ -94,7 +94,9 @@ def test_what_own_code_raises_is_one_line_that_says_where(tmp_path, monkeypatch,
 
 def test_names_are_those_of_the_registries():
     """They are read without importing libraries that take seconds."""
+    import ale_py
     import brax.envs
+    import gymnasium
     import gymnax
     import mujoco_playground
     import pgx
@@ -103,6 +105,13 @@ def test_names_are_those_of_the_registries():
     names = known_environments()
     assert {name for name in names if "/" not in name} == {*OWN}
     registered = {f"brax/{name}" for name in brax.envs._envs}
+    gymnasium.register_envs(ale_py)
+    # Of those that do more than raise, and are not of a test.
+    places = {name: str(x.entry_point) for name, x in gymnasium.registry.items()}
+    ours = [name for name, x in places.items() if x.startswith("gymnasium.") and "/" not in name]
+    registered |= {f"gymnasium/{name}" for name in ours}
+    atari = [name for name in gymnasium.registry if name.startswith("ALE/")]
+    registered |= {f"ale/{name[4:-3]}" for name in atari}
     registered |= {f"gymnax/{name}" for name in gymnax.registered_envs}
     registered |= {f"jumanji/{name}" for name in registered_environments()}
     registered |= {f"playground/{name}" for name in mujoco_playground.dm_control_suite.ALL_ENVS}
@@ -149,16 +158,19 @@ def test_listing_imports_no_library():
     "name, message",
     [
         ("cartpol", r'make\("cartpol"\): .*Did you mean cartpole'),
-        ("connect_four", "Did you mean pgx/connect_four. Allowed: 2048, brax/NAME, cartpole,"),
+        ("connect_four", "Did you mean pgx/connect_four. Allowed: 2048, ale/NAME, brax/NAME, cart"),
         ("Ant", "Did you mean brax/ant. Allowed"),
         ("chess", "Did you mean pgx/chess. Allowed"),
         ("snake", "Did you mean jumanji/Snake-v1. Allowed"),
-        ("pgx/otello", "Did you mean othello or pgx/othello. Allowed: pgx/2048, pgx/animal_shogi"),
+        (
+            "pgx/otello",
+            "Did you mean othello or ale/Othello or pgx/othello. Allowed: pgx/2048, pgx/",
+        ),
         ("jumanji/Nope", "no such environment. Allowed: jumanji/BinPack-v2"),
         ("brax/antt", "Did you mean brax/ant.* Allowed: brax/ant, brax/fast"),
         (
             "atari/pong",
-            r"no such library. Allowed: brax/NAME, gymnax/NAME, jumanji/NAME, pgx/NAME, playgr",
+            r"no such library. Allowed: ale/NAME, brax/NAME, envpool/NAME, gymnasium/NAME, gymn",
         ),
         ("WalkerRun", "Did you mean playground/WalkerRun. Allowed"),
         ("jumanj/Snake-v1", "Did you mean jumanji/Snake-v1"),

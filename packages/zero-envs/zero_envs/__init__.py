@@ -3,6 +3,7 @@
 - By name: `make("pgx/chess")` makes an environment, `known_environments` lists all names.
 - Of other libraries: `PgxEnvironment`, `JumanjiEnvironment`, `FactoredJumanjiEnvironment`,
   `BraxEnvironment`, `PlaygroundEnvironment`, `gymnax_environment`, `stoa_environment`.
+- Simulated on the host: `gymnasium_environment`, `ale_environment`, `envpool_environment`.
 - Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
 - To write one: derive from `AbstractDiscreteEnvironment`, `AbstractChanceEnvironment` (known
   probabilities), `AbstractHiddenEnvironment`, `AbstractContinuousEnvironment` or
@@ -56,7 +57,22 @@ if typing.TYPE_CHECKING:
         Game2048Afterstate as Game2048Afterstate,
         Game2048State as Game2048State,
     )
+    from ._gymnasium import (
+        AbstractGymnasiumEnvironment as AbstractGymnasiumEnvironment,
+        ale_environment as ale_environment,
+        ContinuousGymnasiumEnvironment as ContinuousGymnasiumEnvironment,
+        envpool_environment as envpool_environment,
+        FactoredGymnasiumEnvironment as FactoredGymnasiumEnvironment,
+        gymnasium_environment as gymnasium_environment,
+        GymnasiumEnvironment as GymnasiumEnvironment,
+    )
     from ._gymnax import gymnax_environment as gymnax_environment
+    from ._hosted import (
+        AbstractWorlds as AbstractWorlds,
+        Hosted as Hosted,
+        HostStep as HostStep,
+        Live as Live,
+    )
     from ._jumanji import (
         FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
         JumanjiEnvironment as JumanjiEnvironment,

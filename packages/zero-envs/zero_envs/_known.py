@@ -5,7 +5,7 @@ import ast
 import difflib
 import importlib.util
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 
@@ -19,6 +19,7 @@ class EnvironmentFacts(NamedTuple):
     - `hidden`: see [`zero_envs.AbstractEnvironment`][].
     - `resamples`: whether it is a [`zero_envs.AbstractHiddenEnvironment`][].
     - `chance`: whether it is a [`zero_envs.AbstractChanceEnvironment`][].
+    - `hosted`: whether it is [`zero_envs.Hosted`][].
     """
 
     actions: Literal["discrete", "factored", "continuous"] | None
@@ -26,6 +27,7 @@ class EnvironmentFacts(NamedTuple):
     hidden: bool = False
     resamples: bool = False
     chance: bool = False
+    hosted: bool = False
 
 
 _OWN = {
@@ -85,6 +87,19 @@ _GYMNAX_CONTINUOUS = frozenset(
         "Swimmer-misc",
     }
 )
+
+_GYMNASIUM_CONTINUOUS = frozenset(
+    {
+        "BipedalWalker-v3",
+        "BipedalWalkerHardcore-v3",
+        "CarRacing-v3",
+        "LunarLanderContinuous-v3",
+        "MountainCarContinuous-v0",
+        "Pendulum-v1",
+    }
+)
+#: The games of the Arcade Learning Environment that one player alone cannot play.
+_ALE_FOR_SEVERAL = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
 #: It loads images from the internet when it is constructed.
 GYMNAX_DOWNLOADED = frozenset({"MNISTBandit-bsuite"})
@@ -155,7 +170,8 @@ def _bare(name: str) -> str:
 
 
 def _registered() -> dict[str, EnvironmentFacts | None]:
-    """The names of all environments, `None` for those that are refused when they are made."""
+    """The names of all environments, `None` for those that are not listed, most of which are
+    refused when they are made."""
     found: dict[str, EnvironmentFacts | None] = {**_OWN}
     for library, names in _LIBRARIES.items():
         found |= {f"{library}/{name}": facts for name, facts in sorted(names().items())}
@@ -204,25 +220,56 @@ def _pgx_names() -> dict[str, EnvironmentFacts | None]:
 
 def _jumanji_names() -> dict[str, EnvironmentFacts | None]:
     names = {}
-    for node in ast.walk(_syntax("jumanji", "__init__.py")):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "register":
-            given = {word.arg: word.value for word in node.keywords}
-            kind = ast.literal_eval(given["entry_point"]).rpartition(":")[2]
-            actions = "factored" if kind in JUMANJI_FACTORED else "discrete"
-            facts = EnvironmentFacts(actions, hidden=kind in JUMANJI_HIDDEN)
-            refused = kind in _JUMANJI_REFUSED
-            names[ast.literal_eval(given["id"])] = None if refused else facts
+    for given in _registrations("jumanji", "__init__.py"):
+        kind = ast.literal_eval(given["entry_point"]).rpartition(":")[2]
+        actions = "factored" if kind in JUMANJI_FACTORED else "discrete"
+        facts = EnvironmentFacts(actions, hidden=kind in JUMANJI_HIDDEN)
+        refused = kind in _JUMANJI_REFUSED
+        names[ast.literal_eval(given["id"])] = None if refused else facts
     return names
 
 
-#: What reads the registry of each library, which is empty where it is not installed.
+def _gymnasium_names() -> dict[str, EnvironmentFacts | None]:
+    names = {}
+    for given in _registrations("gymnasium", "envs/__init__.py"):
+        entry = given["entry_point"]
+        name = ast.literal_eval(given["id"])
+        if isinstance(entry, ast.Constant):  # others are functions that only raise
+            continuous = name in _GYMNASIUM_CONTINUOUS or ".mujoco." in str(entry.value)
+            kind = "continuous" if continuous else "discrete"
+            # Those in folders are the same worlds as others, and are not listed.
+            names[name] = None if "/" in name else EnvironmentFacts(kind, hosted=True)
+    return names
+
+
+def _ale_names() -> dict[str, EnvironmentFacts | None]:
+    spec = importlib.util.find_spec("ale_py")
+    if spec is None or spec.origin is None:
+        return {}
+    games = [rom.stem for rom in (pathlib.Path(spec.origin).parent / "roms").glob("*.bin")]
+    names = [game.title().replace("_", "") for game in games if game not in _ALE_FOR_SEVERAL]
+    return dict.fromkeys(names, EnvironmentFacts("discrete", hosted=True))
+
+
+#: What reads the registry of each library, which is empty where it is not installed. That of
+#: EnvPool cannot be read without importing it.
 _LIBRARIES = {
+    "ale": _ale_names,
     "brax": _brax_names,
+    "envpool": dict,
+    "gymnasium": _gymnasium_names,
     "gymnax": _gymnax_names,
     "jumanji": _jumanji_names,
     "pgx": _pgx_names,
     "playground": _playground_facts,
 }
+
+
+def _registrations(library: str, file: str) -> Iterator[dict[str, ast.expr]]:
+    """The arguments of every call of `register` in a file of a library."""
+    for node in ast.walk(_syntax(library, file)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "register":
+            yield {word.arg or "": word.value for word in node.keywords}
 
 
 def _listed(library: str, file: str, name: str) -> list[str]:

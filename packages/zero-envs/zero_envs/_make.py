@@ -19,7 +19,9 @@ from ._environment import (
     AbstractHiddenEnvironment,
 )
 from ._game2048 import Game2048
+from ._gymnasium import ale_environment, envpool_environment, gymnasium_environment
 from ._gymnax import gymnax_environment
+from ._hosted import Hosted
 from ._jumanji import jumanji_environment
 from ._known import check_name, EnvironmentFacts
 from ._minesweeper import Minesweeper
@@ -38,7 +40,10 @@ _OWN: dict[str, type[Any]] = {
     "pendulum": Pendulum,
 }
 _ADAPTERS: dict[str, Callable[..., Any]] = {
+    "ale": ale_environment,
     "brax": BraxEnvironment,
+    "envpool": envpool_environment,
+    "gymnasium": gymnasium_environment,
     "gymnax": gymnax_environment,
     "jumanji": jumanji_environment,
     "pgx": PgxEnvironment,
@@ -57,7 +62,8 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     |---|---|
     | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
     | `brax/ant`, `gymnax/Catch-bsuite`, `jumanji/Snake-v1`, `pgx/othello`, \
-`playground/WalkerRun` | of another library, through its adapter |
+`playground/WalkerRun`, `gymnasium/LunarLander-v3`, `ale/Breakout`, `envpool/Pong-v5` | of another \
+library, through its adapter |
     | `module:Class`, `path/to/file.py:Class` | your own class, which is called with the options, \
 or a function that is annotated to return an environment |
 
@@ -69,7 +75,7 @@ or a function that is annotated to return an environment |
     check_name(name)
     if name in _OWN:
         return _made(name, _OWN[name], options)
-    if ":" in name:
+    if ":" in name and library != "gymnasium":
         return _own(name, options)
     return _made(name, ft.partial(_ADAPTERS[library], theirs), options)
 
@@ -88,6 +94,7 @@ def environment_facts(env: AbstractEnvironment) -> EnvironmentFacts:
         env.hidden,
         isinstance(env, AbstractHiddenEnvironment),
         isinstance(env, AbstractChanceEnvironment),
+        isinstance(env, Hosted),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractEnvironment, Fallible, Transition
+from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transition
 
 from ._agent import AbstractActor, Experience
 from ._checks import check_count
@@ -50,6 +50,8 @@ class Episodes(eqx.Module):
         [`zero_train.episode_metrics`][] summarises them.
     - `failures`: episodes that were cut short because the simulation broke down; `None` unless the
         environment is [`zero_envs.Fallible`][].
+    - `worlds`: the number of the simulators that are at this state, `None` unless the environment
+        is [`zero_envs.Hosted`][].
     """
 
     state: PyTree[Array]
@@ -59,6 +61,7 @@ class Episodes(eqx.Module):
     so_far: Totals
     finished: Totals
     failures: Int[Array, " envs"] | None = None
+    worlds: Int[Array, " envs"] | None = None
 
 
 def start(
@@ -81,6 +84,7 @@ def start(
         so_far=Totals(jnp.zeros(keys.shape, jnp.float32), zeros),
         finished=Totals(jnp.zeros(rows, jnp.float32), jnp.zeros(rows, jnp.int32)),
         failures=zeros if isinstance(env, Fallible) else None,
+        worlds=zeros if isinstance(env, Hosted) else None,
     )
 
 
@@ -142,55 +146,98 @@ def collect(
     """
 
     def body(episodes: Episodes, time: Array) -> tuple[Episodes, tuple[Experience, Totals]]:
-        keys = row_keys(jr.fold_in(key, time), indices)
-        akeys, skeys, ikeys = split_rows(keys, 3)
-        obs = jax.vmap(env.observe)(episodes.state)
-        acts = actor.act(episodes.state, obs, episodes.carry, key=akeys)
-        action, record, carry = acted(actor, acts, episodes.carry, indices.shape[0])
+        akeys, skeys, ikeys = move_keys(key, time, indices)
+        decision = decide(env, actor, episodes, akeys)
         step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
-        next_state, transition = step(episodes.state, action, skeys)
-
-        ended, failures = episodes.ended, episodes.failures
-        so_far = episodes.so_far
-        finished = Totals(
-            jnp.where(ended, so_far.returns, 0.0), jnp.where(ended, so_far.lengths, 0)
-        )
-        if isinstance(env, Fallible) and failures is not None:
-            failed = jax.vmap(env.failed)(next_state) & ~ended
-            ended = ended | failed
-            failures = failures + failed.astype(jnp.int32)
+        next_state, transition = step(episodes.state, decision.action, skeys)
+        cut = jnp.zeros_like(episodes.ended)
+        if isinstance(env, Fallible):
+            cut = jax.vmap(env.failed)(next_state)
         # Resetting is rare and may be dear, so it only runs where some row needs it.
+        anew = episodes.ended | cut
         next_state = jax.lax.cond(
-            jnp.any(ended),
-            lambda: select_rows(ended, jax.vmap(lambda key: env.init(key=key))(ikeys), next_state),
+            jnp.any(anew),
+            lambda: select_rows(anew, jax.vmap(lambda key: env.init(key=key))(ikeys), next_state),
             lambda: next_state,
         )
-        zero = jnp.zeros_like(transition.reward)
-        fault = faults(env, action, transition)
-        reward = jnp.where(fault > 0, jnp.nan, transition.reward)
-        reward = jnp.where(ended, zero, reward)
-        discount = jnp.where(ended, zero, transition.discount)
-        row = Experience(obs, action, reward, discount, ended, record)
-        heard = Transition(reward, discount, transition.last | ended)
-        carry = actor.advance(carry, action, next_state, heard)
-        sign, length = episodes.sign, so_far.lengths
-        value = so_far.returns + sign * reward.astype(jnp.float32)
-        after = Episodes(
-            state=next_state,
-            carry=carry,
-            ended=transition.last & ~ended,
-            sign=jnp.where(ended, 1.0, jnp.where(discount < 0, -sign, sign)),
-            so_far=Totals(jnp.where(ended, 0.0, value), jnp.where(ended, 0, length + 1)),
-            finished=episodes.finished,
-            failures=failures,
-        )
-        return after, (row, finished)
+        return written(env, actor, episodes, decision, next_state, transition, cut)
 
     times = jnp.arange(num_steps, dtype=jnp.int32)
     episodes, rows = jax.lax.scan(body, episodes, times)
     experience, finished = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
     _check("collect", env, experience)
     return dataclasses.replace(episodes, finished=finished), experience
+
+
+class Decision(eqx.Module):
+    """What an actor does in a batch of environments, and what it saw: see
+    [`zero_train.Experience`][] and [`zero_train.AbstractActor`][]."""
+
+    obs: Observation
+    action: PyTree[Array]
+    record: PyTree[Array]
+    carry: PyTree[Array]
+
+
+def move_keys(
+    key: PRNGKeyArray, time: Array, indices: Int[Array, " envs"]
+) -> tuple[Key[Array, " envs"], ...]:
+    """The keys of each environment at a time: to act, to step and to begin anew."""
+    return split_rows(row_keys(jr.fold_in(key, time), indices), 3)
+
+
+def decide(
+    env: AbstractEnvironment, actor: AbstractActor, episodes: Episodes, keys: Key[Array, " envs"]
+) -> Decision:
+    """What comes before the step of the environments."""
+    obs = jax.vmap(env.observe)(episodes.state)
+    acts = actor.act(episodes.state, obs, episodes.carry, key=keys)
+    return Decision(obs, *acted(actor, acts, episodes.carry, keys.shape[0]))
+
+
+def written(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    episodes: Episodes,
+    decision: Decision,
+    next_state: PyTree[Array],
+    transition: Transition,
+    cut: Bool[Array, " envs"],
+) -> tuple[Episodes, tuple[Experience, Totals]]:
+    """What comes after the step of the environments: the episodes, and the row that is written,
+    with the totals of the episodes that end in it.
+
+    **Arguments:**
+
+    - `next_state`: a fresh one where the row is a final one, and in the rows to `cut`.
+    - `cut`: the row is the final one of an episode that was cut short.
+    """
+    action, failures, so_far = decision.action, episodes.failures, episodes.so_far
+    ended = episodes.ended
+    finished = Totals(jnp.where(ended, so_far.returns, 0.0), jnp.where(ended, so_far.lengths, 0))
+    if failures is not None:
+        failures = failures + (cut & ~ended).astype(jnp.int32)
+    ended = ended | cut
+    zero = jnp.zeros_like(transition.reward)
+    fault = faults(env, action, transition)
+    reward = jnp.where(fault > 0, jnp.nan, transition.reward)
+    reward = jnp.where(ended, zero, reward)
+    discount = jnp.where(ended, zero, transition.discount)
+    row = Experience(decision.obs, action, reward, discount, ended, decision.record)
+    heard = Transition(reward, discount, transition.last | ended)
+    carry = actor.advance(decision.carry, action, next_state, heard)
+    sign, length = episodes.sign, so_far.lengths
+    value = so_far.returns + sign * reward.astype(jnp.float32)
+    after = dataclasses.replace(
+        episodes,
+        state=next_state,
+        carry=carry,
+        ended=transition.last & ~ended,
+        sign=jnp.where(ended, 1.0, jnp.where(discount < 0, -sign, sign)),
+        so_far=Totals(jnp.where(ended, 0.0, value), jnp.where(ended, 0, length + 1)),
+        failures=failures,
+    )
+    return after, (row, finished)
 
 
 def _check(call: str, env: AbstractEnvironment, rows: Experience) -> None:

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Real
 
-from zero_envs import AbstractEnvironment, Fallible, Transition
+from zero_envs import AbstractEnvironment, Fallible, Hosted, Transition
 
 from ._agent import AbstractActor
 from ._checks import check_count, check_kind, check_positive, check_range, reals, within
+from ._dispatch import dispatched
 from ._faults import check_faults, faults
 from ._mesh import global_rows, on_every_device, replicated, row_keys, select_rows
 
@@ -250,9 +251,16 @@ def evaluate(
         play one more, which does not count. Of several processes all must call this, and each gets
         all episodes.
 
+    A [`zero_envs.Hosted`][] environment is stepped on the host, in simulators that are closed at
+    the end. The mesh is then left aside, and episodes depend on their number too.
+
     Under `jax.jit` the return of an episode with a wrong move is NaN.
     """
     check_parts("evaluate", env, mesh, actor=actor)
+    if isinstance(env, Hosted):
+        result = _play_on_host(env, actor, num_episodes, max_steps, key)
+        check_faults("evaluate", result.fault, "episodes")
+        return result
     if mesh is not None:
         env, actor, key = replicated(mesh, (env, actor, key))
     result = _evaluate(env, actor, num_episodes, max_steps, key, mesh)
@@ -303,29 +311,108 @@ def _play(
 ) -> Evaluation:
     ikey, akey, ekey = jr.split(key, 3)
     state = jax.vmap(lambda key: env.init(key=key))(row_keys(ikey, rows))
-    carry = check_rows(actor, actor.init(state), rows.shape[0])
-    loop = (jnp.zeros((), jnp.int32), state, carry, start_tally(jnp.ones(rows.shape, jnp.float32)))
+    loop = (jnp.zeros((), jnp.int32), state, *_begin(actor, state, rows.shape[0]))
 
     def body(loop: tuple) -> tuple:
         time, state, carry, count = loop
-        akeys = row_keys(jr.fold_in(akey, time), rows)
         ekeys = row_keys(jr.fold_in(ekey, time), rows)
-        obs = jax.vmap(env.observe)(state)
-        acts = actor.act(state, obs, carry, key=akeys)
-        action, _, seen = acted(actor, acts, carry, rows.shape[0])
+        action, seen = _decide(env, actor, state, carry, row_keys(jr.fold_in(akey, time), rows))
         next_state, transition = jax.vmap(env.step)(state, action, key=ekeys)
-        heard = actor.advance(seen, action, next_state, transition)
-        check_same(actor, "advance", carry, heard)
         moved = ~count.over
-        state, carry = select_rows(moved, (next_state, heard), (state, carry))
-        count = count.add(moved, transition, faults(env, action, transition), max_steps)
-        return time + 1, state, carry, count
+        state = select_rows(moved, next_state, state)
+        parts = carry, count, action, seen, next_state, transition
+        return time + 1, state, *_count(env, actor, max_steps, *parts)
 
     _, state, _, count = jax.lax.while_loop(lambda loop: jnp.any(~loop[-1].over), body, loop)
     fallible = isinstance(env, Fallible)
     failed = jax.vmap(env.failed)(state) if fallible else jnp.zeros(rows.shape, jnp.bool_)
+    return _evaluation(count, failed)
+
+
+def _begin(actor: AbstractActor, state: PyTree[Array], rows: int) -> tuple[PyTree[Array], Tally]:
+    """The carry and the totals before the first move."""
+    return check_rows(actor, actor.init(state), rows), start_tally(jnp.ones(rows, jnp.float32))
+
+
+def _decide(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    state: PyTree[Array],
+    carry: PyTree[Array],
+    keys: Key[Array, " episodes"],
+) -> tuple[PyTree[Array], PyTree[Array]]:
+    """The actions, and the carry that goes with them."""
+    acts = actor.act(state, jax.vmap(env.observe)(state), carry, key=keys)
+    action, _, seen = acted(actor, acts, carry, keys.shape[0])
+    return action, seen
+
+
+def _count(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    max_steps: int,
+    carry: PyTree[Array],
+    count: Tally,
+    action: PyTree[Array],
+    seen: PyTree[Array],
+    next_state: PyTree[Array],
+    transition: Transition,
+) -> tuple[PyTree[Array], Tally]:
+    """The carry and the totals after a move, of which those of finished episodes stay."""
+    heard = actor.advance(seen, action, next_state, transition)
+    check_same(actor, "advance", carry, heard)
+    moved = ~count.over
+    carry = select_rows(moved, heard, carry)
+    return carry, count.add(moved, transition, faults(env, action, transition), max_steps)
+
+
+def _evaluation(count: Tally, failed: Bool[Array, " episodes"]) -> Evaluation:
     returns = jnp.where(count.fault > 0, jnp.nan, count.returns)
     return Evaluation(returns, count.lengths, count.terminated, failed, count.fault)
+
+
+def _play_on_host(
+    env: Any, actor: AbstractActor, num_episodes: int, max_steps: int, key: PRNGKeyArray
+) -> Evaluation:
+    """Plays in simulators of its own, on the host between two compiled programs."""
+    check_count("evaluate", num_episodes=num_episodes, max_steps=max_steps)
+    ikey, akey = jr.split(key)
+    worlds = env.open(num_episodes, key=ikey)
+    parts, over, time = (env, actor, max_steps), np.zeros(num_episodes, np.bool_), 0
+    decide, tally = _decide_on_host.bound(parts), _count_on_host.bound(parts)
+    try:
+        state = worlds.reset()
+        carry, count = _begin_on_host(parts, state)
+        while not over.all():
+            action, seen = decide((state, carry, akey, np.int32(time)))
+            move = worlds.step(np.asarray(action))
+            carry, count = tally((carry, count, action, seen, move))
+            state, time = move.state, time + 1
+            over |= move.last | (time >= max_steps)
+    finally:
+        worlds.close()
+    return _evaluation(count, jnp.zeros(num_episodes, jnp.bool_))
+
+
+@dispatched
+def _begin_on_host(parts: tuple, state: PyTree[Array]) -> tuple[PyTree[Array], Tally]:
+    return _begin(parts[1], state, jax.tree.leaves(state)[0].shape[0])
+
+
+@dispatched
+def _decide_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], PyTree[Array]]:
+    env, actor, _ = parts
+    state, carry, key, time = given
+    rows = jnp.arange(jax.tree.leaves(state)[0].shape[0], dtype=jnp.int32)
+    return _decide(env, actor, state, carry, row_keys(jr.fold_in(key, time), rows))
+
+
+@dispatched
+def _count_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
+    env, actor, max_steps = parts
+    carry, count, action, seen, move = given
+    moved = move.state, move.transition()
+    return _count(env, actor, max_steps, carry, count, action, seen, *moved)
 
 
 def score_interval(

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec as P
 from jaxtyping import Array, Int, Num, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractEnvironment
+from zero_envs import AbstractEnvironment, Hosted
 from zero_memory import AbstractBuffer, Batch
 
 from ._agent import (
@@ -148,6 +148,12 @@ class Loop(eqx.Module):
                 f"actor_devices={self.actor_devices} was given with {jax.process_count()} "
                 "processes; acting and learning part within one process only, so give 0."
             )
+        if isinstance(self.env, Hosted) and (self.actor_devices or jax.process_count() > 1):
+            raise ValueError(
+                f"actor_devices={self.actor_devices} was given with {jax.process_count()} "
+                f"process(es) for {self.env.name}, whose simulators run on the host of one process "
+                "and in turns with what learns; give 0, and one process."
+            )
         learners, fsdp = num_devices - self.actor_devices, self.mesh.shape.get("fsdp", 1)
         if learners % fsdp:
             raise ValueError(
@@ -212,18 +218,29 @@ def act(
     loop: Loop, actor: AbstractActor, episodes: Episodes, *, key: PRNGKeyArray
 ) -> tuple[Episodes, Experience]:
     """Collects on every acting device by itself, the same rows however many there are."""
+    local = lambda actor, episodes, key, indices: collect(
+        loop.env, actor, episodes, indices=indices, key=key, num_steps=loop.unroll_length
+    )
+    return acting(loop, local, actor, episodes, key)
+
+
+def acting(
+    loop: Loop,
+    function: Callable[..., Any],
+    actor: AbstractActor,
+    rows: PyTree[Array],
+    whole: PyTree[Array],
+) -> Any:
+    """`function(actor, rows, whole, indices)` on every acting device for its own `rows`, with their
+    indices in the whole batch."""
     mesh = loop.actor_mesh
     arrays, static = eqx.partition(actor, eqx.is_array)
-    local = lambda arrays, episodes, key: collect(
-        loop.env,
-        eqx.combine(arrays, static),
-        episodes,
-        indices=global_rows(mesh, episodes.ended.shape[0]),
-        key=key,
-        num_steps=loop.unroll_length,
+    local = lambda arrays, indices, rows, whole: function(
+        eqx.combine(arrays, static), rows, whole, indices
     )
-    run = on_every_device(mesh, local, (P(), by_rows(mesh), P()))
-    return run(arrays, episodes, key)
+    indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
+    run = on_every_device(mesh, local, (P(), by_rows(mesh), by_rows(mesh), P()))
+    return run(arrays, indices, rows, whole)
 
 
 def updates_apart(loop: Loop, agent: PyTree) -> bool:

@@ -15,9 +15,13 @@ from jax.core import Tracer
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
+from zero_envs import Hosted
+
 from ._agent import AbstractActor, Experience
 from ._checks import check_kind
 from ._collect import collect, Episodes, start
+from ._dispatch import dispatched
+from ._hosted import begun, blank_rows, collected_on_host, lower_deciding
 from ._learning import with_arrays
 from ._loop import (
     act,
@@ -55,6 +59,8 @@ def init(loop: Loop, *, key: PRNGKeyArray, player: AbstractActor | None = None) 
     check_kind("init", Loop, "a zero_train.Loop", loop=loop)
     # The player's arrays may be on another device than those of the mesh.
     state = _fresh((loop, jax.device_get(player)), key)
+    if isinstance(loop.env, Hosted):
+        return begun(loop, state)
     if not loop.actor_devices:
         return state
     return _act_ahead(loop, send(state, shardings(loop, state)))
@@ -112,6 +118,10 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     first update. Where the agent's update returns priorities, the buffer is given them before the
     next batch is drawn.
 
+    Of a [`zero_envs.Hosted`][] environment the first call is two programs for each row, between
+    which the host steps the simulators. A state that was restored, or that no simulators are at,
+    gets new ones, and its running episodes are cut short.
+
     With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
     that are stored and learned from are those of the step before. After the updates the actor is
     copied to the acting devices, so that the next step collects with the newest. No result depends
@@ -129,41 +139,6 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     state, collected = collect_half(loop, None, state)
     state, learned = learn_half(loop, None, state)
     return state, learned | collected
-
-
-def _dispatched(function: Callable[..., Any], **options: int) -> Any:
-    """Jits `function(fixed, given, *donated)`. `eqx.filter_jit` would wait until it has ended.
-    `options` are the compiler's.
-
-    `.lower(fixed, given, *donated).compile()` compiles it ahead for such arguments, of which those
-    after `fixed` may be templates. Later calls find it compiled. `.eval_shape(fixed, given,
-    *donated)` gives the shapes of the result, and later calls find it traced.
-    """
-
-    def program(static: Any, arrays: PyTree[Array], given: PyTree[Array], donated: tuple) -> Any:
-        leaves, structure = static
-        fixed = eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
-        return function(fixed, given, *donated)
-
-    program.__name__ = function.__name__.strip("_")
-    jitted = jax.jit(program, static_argnums=0, donate_argnums=3, compiler_options=options)
-    inner = jax.jit(program, static_argnums=0)  # which takes no options of the compiler
-
-    def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
-        arrays, static = eqx.partition(fixed, eqx.is_array)
-        leaves, structure = jax.tree.flatten(static)
-        return (tuple(leaves), structure), arrays, given, donated
-
-    @ft.wraps(function)
-    def dispatch(*args: PyTree) -> Any:
-        static, *arrays = arguments(*args)
-        is_inner = any(isinstance(x, Tracer) for x in jax.tree.leaves(arrays))
-        return (inner if is_inner else jitted)(static, *arrays)
-
-    named: Any = dispatch
-    named.lower = lambda *args: jitted.lower(*arguments(*args))
-    named.eval_shape = lambda *args: jitted.eval_shape(*arguments(*args))
-    return named
 
 
 def _fresh_agent(
@@ -195,7 +170,7 @@ def _check_world(loop: Loop, actor: AbstractActor) -> None:
 
 
 # It runs once, and to optimise it takes three times as long to compile, for the same bits.
-@ft.partial(_dispatched, xla_backend_optimization_level=1)
+@ft.partial(dispatched, xla_backend_optimization_level=1)
 def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopState:
     """A state before anything has been collected, with `loop.actor_devices` on those that learn:
     one program has one set of devices."""
@@ -207,10 +182,13 @@ def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopS
     _check_world(loop, actor)
     keys = row_keys(ekey, indices)
     episodes = start(loop.env, actor, keys=keys, num_steps=loop.unroll_length)
-    unroll = lambda: collect(
-        loop.env, actor, episodes, indices=indices, key=lkey, num_steps=loop.unroll_length
-    )
-    _, rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(unroll))
+    if isinstance(loop.env, Hosted):
+        unroll = lambda: blank_rows(loop, actor, episodes, indices, lkey)
+    else:
+        unroll = lambda: collect(
+            loop.env, actor, episodes, indices=indices, key=lkey, num_steps=loop.unroll_length
+        )[1]
+    rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(unroll))
     example = jax.tree.map(lambda x: jnp.zeros(x.shape[2:], x.dtype), rows)
     zero = jnp.zeros((), jnp.int32)
     state = LoopState(agent, episodes, loop.buffer.init(example), lkey, zero)
@@ -225,23 +203,66 @@ def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopS
 # `fill` needs it as well.
 
 
-@_dispatched
+def _lowers(lower: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a function a `.lower`, as jitted ones have."""
+
+    def named(function: Any) -> Any:
+        function.lower = lower
+        return function
+
+    return named
+
+
+def _lower_collecting(loop: Loop, _: None, state: LoopState) -> Any:
+    lower = lower_deciding if isinstance(loop.env, Hosted) else _collect_half.lower
+    return lower(loop, None, state)
+
+
+@_lowers(_lower_collecting)
 def collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
     """The first half of a [`zero_train.step`][]: collects and stores, and counts the step.
 
-    `collect_half.lower(loop, None, template(loop)).compile()` compiles it ahead.
+    `collect_half.lower(loop, None, template(loop)).compile()` compiles it ahead, or of a
+    [`zero_envs.Hosted`][] environment what decides on the actions, which is the most of it.
     """
     handover_of(loop, state)
+    if not isinstance(loop.env, Hosted):
+        return _collect_half(loop, None, state)
+    episodes, rows, number = collected_on_host(loop, state)
+    return _store(loop, (rows, number), dataclasses.replace(state, episodes=episodes))
+
+
+@dispatched
+def _collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numbers]:
     akey = step_keys(state.key, state.step)[0]
     actor = loop.agent.actor(state.agent, explore=True)
     episodes, rows = act(loop, actor, state.episodes, key=akey)
+    return _stored(loop, state, episodes, rows)
+
+
+@dispatched
+def _store(
+    loop: Loop, given: tuple[list[Any], Int[Array, ""]], state: LoopState
+) -> tuple[LoopState, Numbers]:
+    """Stores what was collected on the host: the rows of each time, and the number of the
+    simulators."""
+    rows, number = given
+    experience, finished = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *rows)
+    worlds = jnp.full(loop.num_envs, number, jnp.int32)
+    episodes = dataclasses.replace(state.episodes, finished=finished, worlds=worlds)
+    return _stored(loop, state, episodes, experience)
+
+
+def _stored(
+    loop: Loop, state: LoopState, episodes: Episodes, rows: Experience
+) -> tuple[LoopState, Numbers]:
     agent, buffer, metrics = take_in(loop, state.agent, state.buffer, rows)
     state = LoopState(agent, episodes, buffer, jr.clone(state.key), state.step + 1)
     state = jax.lax.with_sharding_constraint(state, shardings(loop, state))
     return state, metrics | counts(rows) | failures(episodes)
 
 
-@_dispatched
+@dispatched
 def _updates(
     loop: Loop, indices: Int[Array, " updates"], state: LoopState
 ) -> tuple[LoopState, Numbers]:
@@ -259,16 +280,6 @@ def _programs(loop: Loop, agent: PyTree) -> list[Int[np.ndarray, " updates"]]:
     if updates_apart(loop, agent):
         number = max(n for n in range(1, _UNROLLED + 1) if loop.num_updates % n == 0)
     return np.split(np.arange(loop.num_updates, dtype=np.int32), loop.num_updates // number)
-
-
-def _lowers(lower: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a function a `.lower`, as jitted ones have."""
-
-    def named(function: Any) -> Any:
-        function.lower = lower
-        return function
-
-    return named
 
 
 @_lowers(lambda loop, _, state: _updates.lower(loop, _programs(loop, state.agent)[0], state))
@@ -313,7 +324,7 @@ def _act_ahead(loop: Loop, state: LoopState) -> LoopState:
     return LoopState(state.agent, episodes, state.buffer, key, step, handover)
 
 
-@_dispatched
+@dispatched
 def _actor_program(
     loop: Loop, arrays: PyTree[Array], episodes: Episodes, key: PRNGKeyArray, step: Int[Array, ""]
 ) -> tuple[Episodes, PRNGKeyArray, Int[Array, ""], Experience, PRNGKeyArray]:
@@ -323,7 +334,7 @@ def _actor_program(
     return episodes, jr.clone(key), step + 1, rows, lkey
 
 
-@_dispatched
+@dispatched
 def _learner_program(
     fixed: tuple[Loop, bool],
     given: tuple[Experience, PRNGKeyArray, Int[Array, ""]],

@@ -10,11 +10,13 @@ from typing import Any, cast, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray, PyTree
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from zero_envs import AbstractEnvironment, Observation, Transition
+from zero_envs import AbstractEnvironment, Hosted, HostStep, Observation, Transition
 from zero_search import AbstractPriorModel, Plan, Tree, TreeSearch
 from zero_train import AbstractActor, PlanningActor
 
@@ -41,7 +43,11 @@ class Episode:
         self._env, self._actor = env, actor
         self.state: Any
         self.obs: Observation
-        self.state, self.obs, self._carry = _start(env, actor, key[None])
+        self._worlds, first = None, None
+        if isinstance(env, Hosted):
+            self._worlds = env.open(1, key=key)
+            first = _arrays(self._worlds.reset())
+        self.state, self.obs, self._carry = _start(env, actor, key[None], first)
 
     def act(self, *, key: PRNGKeyArray) -> tuple[PyTree[Array], Any]:
         """The action of the actor, and its record: the whole [`zero_search.Plan`][] of an actor
@@ -52,10 +58,17 @@ class Episode:
 
     def step(self, action: PyTree[Array], *, key: PRNGKeyArray) -> Transition:
         """Takes an action. The actor hears of it, whether it is its own or another's."""
+        after = None
+        if self._worlds is not None:
+            after = _arrays(self._worlds.step(np.asarray(action)))
         self.state, self.obs, self._carry, transition = _step(
-            self._env, self._actor, self.state, action, self._carry, key[None]
+            self._env, self._actor, self.state, action, self._carry, key[None], after
         )
         return transition
+
+
+def _arrays(tree: Any) -> Any:
+    return jax.tree.map(jnp.asarray, tree)
 
 
 # One function, so that all episodes of an actor share what was compiled.
@@ -65,9 +78,13 @@ def whole(plan: Plan) -> Plan:
 
 @eqx.filter_jit
 def _start(
-    env: AbstractEnvironment, actor: AbstractActor, keys: Key[Array, " batch"]
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    keys: Key[Array, " batch"],
+    first: PyTree[Array] | None,
 ) -> tuple[PyTree[Array], Observation, PyTree[Array]]:
-    state = jax.vmap(lambda key: env.init(key=key))(keys)
+    """The first state is drawn, unless it is that of a simulator on the host."""
+    state = jax.vmap(lambda key: env.init(key=key))(keys) if first is None else first
     return state, jax.vmap(env.observe)(state), actor.init(state)
 
 
@@ -95,8 +112,13 @@ def _step(
     action: PyTree[Array],
     carry: PyTree[Array],
     keys: Key[Array, " batch"],
+    after: HostStep | None,
 ) -> tuple[Any, ...]:
-    state, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
+    """What follows from an action, or from what a simulator on the host made of it."""
+    if after is None:
+        state, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
+    else:
+        state, transition = after.state, after.transition()
     carry = actor.advance(carry, action, state, transition)
     return state, jax.vmap(env.observe)(state), carry, transition
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array
 
+from zero_envs import Hosted
 from zero_search import SampledSearch
 from zero_train import PlanningActor, RememberingPlanner
 
@@ -25,12 +26,18 @@ def export_decision(
 
     A search begins anew at every move: no tree is kept.
 
-    **Raises:** [`zero_app.UsageError`][] where the player does not search, or remembers.
+    **Raises:** [`zero_app.UsageError`][] where the player does not search, or remembers, or the
+    game is no program.
     """
     env, player = trained.loop.env, trained.player
     planner: Any = getattr(player, "planner", None)
     if not isinstance(player, PlanningActor) or not hasattr(planner, "num_simulations"):
         raise UsageError(f"{who(player)} is not exported with simulations; leave the flag out.")
+    if isinstance(env, Hosted):
+        raise UsageError(
+            f"the simulator of {env.name} runs on the host, and is no program that could be "
+            "exported with simulations; leave the flag out."
+        )
     if isinstance(planner, RememberingPlanner):
         raise UsageError("the player has a memory, and only searches without are exported.")
     actor: Any = with_simulations(player, simulations)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.random as jr
 
+from zero_envs import Hosted
 from zero_train import (
     AbstractActor,
     collect_half,
@@ -56,6 +57,10 @@ def prepare(
     began, last_time, fresh = time.monotonic(), _LastTime(config), state is None
     after = lambda: f"after {time.monotonic() - began:.0f} s"
     first = second = games = None
+    if not fresh and isinstance(loop.env, Hosted):
+        view.note(
+            f"the simulators of {loop.env.name} cannot be saved: all running episodes begin anew"
+        )
     if not loop.actor_devices:
         first = in_background(ft.partial(_compile_collecting, loop, like))
         second = in_background(ft.partial(_compile_learning, loop, like, first))

@@ -1,0 +1,100 @@
+"""Environments whose simulators run on the host, outside of JAX."""
+
+import abc
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
+
+from ._environment import Transition
+
+
+class HostStep(NamedTuple):
+    """What a step of all simulators results in: a [`zero_envs.Transition`][] of each row, and the
+    states after it, all on the host."""
+
+    state: PyTree[np.ndarray | Array]
+    reward: Float[np.ndarray | Array, " worlds"]
+    discount: Float[np.ndarray | Array, " worlds"]
+    last: Bool[np.ndarray | Array, " worlds"]
+
+    def transition(self) -> Transition:
+        """The same as compiled programs take it."""
+        return Transition(*map(jnp.asarray, (self.reward, self.discount, self.last)))
+
+
+class AbstractWorlds(abc.ABC):
+    """Simulators that run side by side, one for each row of a batch."""
+
+    @abc.abstractmethod
+    def reset(self) -> PyTree[Shaped[np.ndarray, "worlds ..."]]:
+        """Begins every episode anew.
+
+        **Returns:** the states.
+        """
+
+    @abc.abstractmethod
+    def step(self, action: np.ndarray) -> HostStep:
+        """Takes one action in each. A row whose last step ended its episode ignores the action and
+        begins a new one: its reward is 0 and `last` is false."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Frees what the simulators hold. It may be called again."""
+
+
+class Live(dict[int, AbstractWorlds]):
+    """Simulators by the number that [`zero_train.Episodes`][] knows them by. It is equal to itself
+    alone, as it has to be in what JAX compiles for.
+
+    The simulators of a state that nobody goes on from are not known to be such, so only the last
+    few that were kept stay open.
+    """
+
+    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType]
+    #: So many stay open, each of as many rows as a loop has.
+    most = 4
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def keep(self, number: int, worlds: AbstractWorlds) -> None:
+        """Keeps simulators under a number, and closes those that were kept the longest ago."""
+        self[number] = worlds
+        while len(self) > self.most:
+            self.pop(next(iter(self))).close()
+
+
+@runtime_checkable
+class Hosted(Protocol):
+    """An environment that is stepped on the host, between what is compiled.
+
+    A state of it is what its simulator shows, and not the simulator, which cannot be copied. So
+    `init` gives a state of zeros, of which only the shapes mean anything, and `step` raises a
+    `ValueError`: nothing can plan in such an environment. [`zero_train.collect`][] refuses it, and
+    [`zero_train.step`][] and [`zero_train.evaluate`][] step its simulators.
+
+    **Attributes:**
+
+    - `name`: what it is called, in messages.
+    - `live`: the simulators of running episodes.
+    """
+
+    live: Live
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, num_worlds: int, *, key: PRNGKeyArray) -> AbstractWorlds:
+        """New simulators, whose randomness follows from the key."""
+        ...
+
+
+def cannot_step(name: str) -> ValueError:
+    """What is wrong with stepping an environment in JAX whose simulator is not there."""
+    return ValueError(
+        f"{name}: its simulator runs on the host and can be neither copied nor compiled, so "
+        "nothing plans in it, and only `zero_train.step` and `evaluate` step it; choose an agent "
+        "that plans in a learned model or not at all."
+    )
