@@ -1,0 +1,34 @@
+"""Functions of numbers and arrays that are compiled for the CPU."""
+
+import importlib.util
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .._command._errors import UsageError
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled(function: _Function) -> _Function:
+    """A function of NumPy numbers and arrays that numba compiles when it is called first, and keeps
+    on disk, in `~/.cache/zero/numba`, for the next process.
+
+    **Raises:** [`zero_app.UsageError`][] where numba is not installed.
+    """
+    if importlib.util.find_spec("numba") is None:
+        raise UsageError(
+            "a solver needs the package numba; begin the command with `uv run --extra judges` or "
+            "install it with `pip install numba`."
+        )
+    import numba
+
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    # numba asks for its folder when it is told of a function. By default that is beside the source.
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(caches / "zero" / "numba")
+    try:
+        return numba.njit(cache=True)(function)
+    finally:
+        numba.config.CACHE_DIR = before

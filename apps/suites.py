@@ -1,0 +1,96 @@
+"""Makes the suites of solved positions of `eval --suite`: `uv run python apps/suites.py NAME`, with
+NAME othello or connect_four.
+
+Positions are of games that the trained player of the game plays against itself without a search, by
+its policy at temperatures from 1/2 to 2, so that good and bad moves have led to them. No game gives
+two positions to one suite. A solver gives every legal move its exact score.
+"""
+
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+
+from zero_app import errors_of, start_jax, Suite, UsageError, with_simulations
+from zero_cli import pretrained
+from zero_train import PolicyActor, rollout
+
+
+POSITIONS = 500
+_TEMPERATURES = 0.5, 1.0, 2.0
+_GAMES = 512
+_ILLEGAL = -128
+
+
+def games(env: str, plies: int) -> Iterator[list[int]]:
+    """The actions of games without end, one of each temperature after the other."""
+    trained = pretrained(env)
+    alone: Any = with_simulations(trained.player, 0)
+    for round in range(1000):
+        played = []
+        for i, temperature in enumerate(_TEMPERATURES):
+            actor = PolicyActor(alone.evaluate, temperature=temperature)
+            key = jr.fold_in(jr.key(round), i)
+            rows = rollout(
+                trained.loop.env, actor, num_steps=plies, num_envs=_GAMES, key=key
+            )
+            played.append((np.asarray(rows.action), np.asarray(rows.last)))
+        for game in range(_GAMES):
+            for action, last in played:
+                yield action[game, : last[game].argmax()].tolist()
+
+
+def suite(found: Sequence[tuple[Sequence[int], dict[int, int]]], num_actions: int) -> Suite:
+    """The suite of positions, each by the actions that lead to it, with the scores of its moves."""
+    plies = max(len(actions) for actions, _ in found)
+    moves = np.full((len(found), plies), -1, np.int32)
+    scores = np.full((len(found), num_actions), _ILLEGAL, np.int32)
+    for i, (actions, known) in enumerate(found):
+        moves[i, : len(actions)] = actions
+        scores[i, [*known]] = [*known.values()]
+    return Suite(moves, scores)
+
+
+def othello(folder: pathlib.Path) -> None:
+    """Positions with 10 to 16 empty squares, as many of each number, in which some moves keep the
+    result and others do not."""
+    from zero_othello._solver import position, Solver
+
+    solver, found, seen = Solver(), [], set()
+    for actions in games("othello", 128):
+        wanted = 10 + len(found) % 7
+        for ply in range(len(actions) + 1):
+            board = position(actions[:ply])
+            if board[2].bit_count() == wanted and board not in seen:
+                scores = solver.scores(*board)
+                if len(set(map(np.sign, scores.values()))) > 1:
+                    seen.add(board)
+                    found.append((actions[:ply], scores))
+                break
+        if len(found) == POSITIONS:
+            break
+    suite(found, 65).write(folder / "endgames.npz")
+
+
+#: By name: the package whose folder `suites` it is, and what makes it.
+SUITES: dict[str, tuple[str, Callable[[pathlib.Path], None]]] = {
+    "othello": ("othello/zero_othello/suites", othello),
+}
+
+
+if __name__ == "__main__":
+    with errors_of("suites.py"):
+        if len(sys.argv) != 2 or sys.argv[1] not in SUITES:
+            raise UsageError(f"give NAME, one of {', '.join(SUITES)}.")
+        start_jax()
+        where, make = SUITES[sys.argv[1]]
+        out, began = pathlib.Path(__file__).parent / where, time.monotonic()
+        out.mkdir(parents=True, exist_ok=True)
+        make(out)
+        for path in sorted(out.glob("*.npz")):
+            print(f"{path}: {len(Suite.read(path).moves)} positions, {path.stat().st_size:,} bytes")
+        print(f"{time.monotonic() - began:.0f} s")
