@@ -76,9 +76,42 @@ def othello(folder: pathlib.Path) -> None:
     suite(found, 65).write(folder / "endgames.npz")
 
 
+def connect_four(folder: pathlib.Path) -> None:
+    """Six sets by the stones on the board (begin: 8 to 14; middle: to 28; end: more) and by the
+    stones to come if both play perfectly (easy: fewer than 14; medium: to 28; hard: more)."""
+    from zero_cli._connect_four import left, position, Solver
+
+    solver, seen = Solver(26), set()
+    phases = {"begin": (8, 15), "middle": (15, 29), "end": (29, 42)}
+    sets = ["begin-easy", "begin-medium", "begin-hard", "middle-easy", "middle-medium", "end-easy"]
+    found: dict[str, list[tuple[list[int], dict[int, int]]]] = {name: [] for name in sets}
+    draws = np.random.default_rng(0)
+    for actions in games("pgx/connect_four", 84):
+        wanted = {name.split("-")[0] for name in sets if len(found[name]) < POSITIONS}
+        for phase in (phase for phase in phases if phase in wanted):
+            first, end = phases[phase]
+            if len(actions) <= first:  # the game is over there
+                continue
+            known = actions[: int(draws.integers(first, min(end, len(actions))))]
+            board = position(known)
+            if {board, position([6 - column for column in known])} & seen:
+                continue
+            seen.add(board)
+            ends = left(len(known), solver.score(*board))
+            name = f"{phase}-{'easy' if ends < 14 else 'medium' if ends <= 28 else 'hard'}"
+            if len(found[name]) < POSITIONS:
+                found[name].append((known, solver.scores(*board)))
+                if len(found[name]) == POSITIONS:
+                    suite(found[name], 7).write(folder / f"{name}.npz")
+                    print({name: len(found[name]) for name in sets}, flush=True)
+        if not wanted:
+            break
+
+
 #: By name: the package whose folder `suites` it is, and what makes it.
 SUITES: dict[str, tuple[str, Callable[[pathlib.Path], None]]] = {
     "othello": ("othello/zero_othello/suites", othello),
+    "connect_four": ("zero/zero_cli/suites/pgx/connect_four", connect_four),
 }
 
 

@@ -1,6 +1,7 @@
 """Functions of numbers and arrays that are compiled for the CPU."""
 
 import importlib.util
+import inspect
 import os
 import pathlib
 from collections.abc import Callable
@@ -14,7 +15,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def compiled(function: _Function) -> _Function:
     """A function of NumPy numbers and arrays that numba compiles when it is called first, and keeps
-    on disk, in `~/.cache/zero/numba`, for the next process.
+    on disk, in `~/.cache/zero/numba`, for the next process. Where it calls itself, then with the
+    types that it was called with: else the next process crashes (numba issue 6061).
 
     **Raises:** [`zero_app.UsageError`][] where numba is not installed.
     """
@@ -29,6 +31,7 @@ def compiled(function: _Function) -> _Function:
     # numba asks for its folder when it is told of a function. By default that is beside the source.
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(caches / "zero" / "numba")
     try:
-        return numba.njit(cache=True)(function)
+        # Tests wrap every function of a module, which numba cannot compile.
+        return numba.njit(cache=True)(inspect.unwrap(function))
     finally:
         numba.config.CACHE_DIR = before
