@@ -35,9 +35,7 @@ def games(env: str, plies: int) -> Iterator[list[int]]:
         for i, temperature in enumerate(_TEMPERATURES):
             actor = PolicyActor(alone.evaluate, temperature=temperature)
             key = jr.fold_in(jr.key(round), i)
-            rows = rollout(
-                trained.loop.env, actor, num_steps=plies, num_envs=_GAMES, key=key
-            )
+            rows = rollout(trained.loop.env, actor, num_steps=plies, num_envs=_GAMES, key=key)
             played.append((np.asarray(rows.action), np.asarray(rows.last)))
         for game in range(_GAMES):
             for action, last in played:
@@ -76,20 +74,27 @@ def othello(folder: pathlib.Path) -> None:
     suite(found, 65).write(folder / "endgames.npz")
 
 
+#: Of the sets of Connect Four how many stones are on the board, and how many are to come until the
+#: end if both play perfectly, from the first number to before the second. Of hard beginnings those
+#: with 8 to 10 stones are taken: later ones are rare, and earlier ones take long to solve.
+CONNECT_FOUR = {
+    "end-easy": ((29, 42), (1, 14)),
+    "middle-easy": ((15, 29), (1, 14)),
+    "middle-medium": ((15, 29), (14, 29)),
+    "begin-easy": ((8, 15), (1, 14)),
+    "begin-medium": ((8, 15), (14, 29)),
+    "begin-hard": ((8, 11), (29, 43)),
+}
+
+
 def connect_four(folder: pathlib.Path) -> None:
-    """Six sets by the stones on the board (begin: 8 to 14; middle: to 28; end: more) and by the
-    stones to come if both play perfectly (easy: fewer than 14; medium: to 28; hard: more)."""
+    """The six sets. Positions that mirror each other count as one."""
     from zero_cli._connect_four import left, position, Solver
 
-    solver, seen = Solver(26), set()
-    phases = {"begin": (8, 15), "middle": (15, 29), "end": (29, 42)}
-    sets = ["begin-easy", "begin-medium", "begin-hard", "middle-easy", "middle-medium", "end-easy"]
-    found: dict[str, list[tuple[list[int], dict[int, int]]]] = {name: [] for name in sets}
-    draws = np.random.default_rng(0)
-    for actions in games("pgx/connect_four", 84):
-        wanted = {name.split("-")[0] for name in sets if len(found[name]) < POSITIONS}
-        for phase in (phase for phase in phases if phase in wanted):
-            first, end = phases[phase]
+    solver, draws = Solver(26), np.random.default_rng(0)
+    for name, ((first, end), (near, far)) in CONNECT_FOUR.items():
+        found, seen = [], set()
+        for actions in games("pgx/connect_four", 84):
             if len(actions) <= first:  # the game is over there
                 continue
             known = actions[: int(draws.integers(first, min(end, len(actions))))]
@@ -97,15 +102,13 @@ def connect_four(folder: pathlib.Path) -> None:
             if {board, position([6 - column for column in known])} & seen:
                 continue
             seen.add(board)
-            ends = left(len(known), solver.score(*board))
-            name = f"{phase}-{'easy' if ends < 14 else 'medium' if ends <= 28 else 'hard'}"
-            if len(found[name]) < POSITIONS:
-                found[name].append((known, solver.scores(*board)))
-                if len(found[name]) == POSITIONS:
-                    suite(found[name], 7).write(folder / f"{name}.npz")
-                    print({name: len(found[name]) for name in sets}, flush=True)
-        if not wanted:
-            break
+            if near <= left(len(known), solver.score(*board)) < far:
+                found.append((known, solver.scores(*board)))
+                if len(found) % 50 == 0:
+                    suite(found, 7).write(folder / f"{name}.npz")
+                    print(f"{name}: {len(found)} of {len(seen)}", flush=True)
+            if len(found) == POSITIONS:
+                break
 
 
 #: By name: the package whose folder `suites` it is, and what makes it.

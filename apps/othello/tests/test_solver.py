@@ -60,7 +60,9 @@ def with_empty(seed: int, number: int) -> tuple[int, int, int]:
     """A board of a game of random moves with so many empty squares, or fewer if it ends before."""
     board, played = position([]), []
     for action in random_game(seed):
-        if board[2].bit_count() == number and (legal(*board) or legal(board[1], board[0], board[2])):
+        if board[2].bit_count() == number and (
+            legal(*board) or legal(board[1], board[0], board[2])
+        ):
             break
         played.append(action)
         board = position(played)
@@ -125,7 +127,8 @@ def test_compiled_functions_are_kept_for_the_next_process(tmp_path, monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code = (
         "from zero_othello._solver import *; from zero_othello._solver import _search;"
-        "s = Solver(12); print(s.score(3, 4, 0x3f0078)); print(sum(_search.stats.cache_hits.values()))"
+        "s = Solver(12); print(s.score(3, 4, 0x3f0078));"
+        "print(sum(_search.stats.cache_hits.values()))"
     )
     run = lambda: subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     first, second = run(), run()

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from zero_app import compiled
+from zero_app import compiled, count_bits
 
 
 _ONE, _ZERO = np.uint64(1), np.uint64(0)
 _U = np.uint64
 #: No score is as large.
 _INFINITE = 65
-# Squares between two others of their row, which a line to the side or along a diagonal goes through.
+# Squares between two others of their row, as all but the last of a line to the side or a diagonal.
 _INNER = _U(0x7E7E7E7E7E7E7E7E)
 _CORNERS = _U(0x8100000000000081)
 # With at most so many empty squares moves are tried in a fixed order and nothing is remembered.
@@ -25,7 +25,7 @@ _FEW = 5
 
 
 def _rays() -> np.ndarray:
-    """The squares from each one on in eight directions, the first four of which go to larger numbers."""
+    """The squares from each one on in eight directions, of which four go to larger numbers."""
     rays = np.zeros((64, 8), np.uint64)
     steps = (0, 1), (1, -1), (1, 0), (1, 1), (0, -1), (-1, 1), (-1, 0), (-1, -1)
     for square in range(64):
@@ -44,18 +44,9 @@ _QUADRANTS = np.array(
 
 
 @compiled
-def _count(x):
-    """How many squares a set has."""
-    x = x - ((x >> _U(1)) & _U(0x5555555555555555))
-    x = (x & _U(0x3333333333333333)) + ((x >> _U(2)) & _U(0x3333333333333333))
-    x = (x + (x >> _U(4))) & _U(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * _U(0x0101010101010101)) >> _U(56))
-
-
-@compiled
 def _first(x):
     """The smallest square of a set that has one."""
-    return _count((x & (~x + _ONE)) - _ONE)
+    return count_bits((x & (~x + _ONE)) - _ONE)
 
 
 @compiled
@@ -119,8 +110,8 @@ def flips(square, own, theirs):
 @compiled
 def _final(own, theirs, empty):
     """The score of a board where nobody can move."""
-    ours, others = _count(own), _count(theirs)
-    rest = _count(empty)
+    ours, others = count_bits(own), count_bits(theirs)
+    rest = count_bits(empty)
     if ours > others:
         return ours - others + rest
     return ours - others - rest if ours < others else 0
@@ -132,10 +123,10 @@ def _last(own, theirs, empty):
     square = _first(empty)
     flipped = flips(square, own, theirs)
     if flipped:
-        return 2 * (_count(own | flipped) + 1) - _count(own | theirs | empty)
+        return 2 * (count_bits(own | flipped) + 1) - count_bits(own | theirs | empty)
     flipped = flips(square, theirs, own)
     if flipped:
-        return _count(own | theirs | empty) - 2 * (_count(theirs | flipped) + 1)
+        return count_bits(own | theirs | empty) - 2 * (count_bits(theirs | flipped) + 1)
     return _final(own, theirs, empty)
 
 
@@ -144,13 +135,13 @@ def _few(own, theirs, empty, alpha, beta, nodes):
     """The score with few empty squares; see [`_search`]. First are those alone in their quarter of
     the board or with an even number of others: who plays there probably also moves last there."""
     nodes[0] += 1
-    number = _count(empty)
+    number = count_bits(empty)
     if number == 1:
         return _last(own, theirs, empty)
     odd = _ZERO
     for i in range(4):
         region = empty & _QUADRANTS[i]
-        if _count(region) & 1:
+        if count_bits(region) & 1:
             odd |= region
     best = -_INFINITE
     for part in (odd, empty & ~odd):
@@ -195,7 +186,7 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
     - `plies`: room for the moves of every number of empty squares, `[65, 34, 3]`.
     - `nodes`: counts the positions.
     """
-    number = _count(empty)
+    number = count_bits(empty)
     if number <= _FEW:
         if number == 0:
             return _final(own, theirs, empty)
@@ -219,7 +210,7 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
     odd = _ZERO
     for i in range(4):
         region = empty & _QUADRANTS[i]
-        if _count(region) & 1:
+        if count_bits(region) & 1:
             odd |= region
     mine = plies[number]
     count = 0
@@ -230,7 +221,7 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
         flipped = flips(square, own, theirs)
         replies = moves(theirs ^ flipped, own ^ flipped ^ bit, empty ^ bit)
         # The fewer replies, the smaller the tree.
-        rank = 4 * (_count(replies) + _count(replies & _CORNERS))
+        rank = 4 * (count_bits(replies) + count_bits(replies & _CORNERS))
         if bit & _CORNERS:
             rank -= 8
         if bit & odd:

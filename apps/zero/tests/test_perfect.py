@@ -52,7 +52,7 @@ def test_chance_in_a_move_is_refused():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("pgx/connect_four", "of more than 100 positions"),
+        ("pgx/animal_shogi", "of more than 100 positions"),
         ("pgx/kuhn_poker", "with chance or hidden parts"),
     ],
 )

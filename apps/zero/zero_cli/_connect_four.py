@@ -1,16 +1,25 @@
 """The exact outcome of any position of Connect Four.
 
-A board is two words of 64 bits: the stones of the player to move, and those of both. Bit `7 * column
-+ row` is a cell, with row 0 at the bottom, and the seventh bit of each column stays 0. Scores are
-those of the field: a win with the stone `k` of the game, of 42, is worth `(44 - k) // 2` to its
-player and as much less to the other one, so that early wins are worth more; a draw is worth 0.
+A board is two words of 64 bits: the stones of the player to move, and those of both. Bit
+`7 * column + row` is a cell, with row 0 at the bottom, and the seventh bit of each column stays 0.
+Scores are those of the field: a win with the stone `k` of the game, of 42, is worth `(44 - k) // 2`
+to its player and as much less to the other one, so that early wins are worth more; a draw is worth
+0.
 """
 
 from collections.abc import Iterable
+from typing import Any, ClassVar
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float32, Int, Key, PyTree
 
-from zero_app import compiled
+from zero_app import compiled, count_bits
+from zero_envs import Observation, Transition
+from zero_search import sample_action
+from zero_train import AbstractActor
 
 
 _U = np.uint64
@@ -22,15 +31,6 @@ _BOARD = _U(0b111111) * _BOTTOM
 _COLUMNS = np.array([_U(0b111111) << _U(7 * i) for i in (3, 2, 4, 1, 5, 0, 6)], np.uint64)
 # An entry of the table has the position in 49 bits, and two bounds in 6 bits each.
 _BOUND, _SHIFT = 32, 14
-
-
-@compiled
-def _count(x):
-    """How many cells a set has."""
-    x = x - ((x >> _U(1)) & _U(0x5555555555555555))
-    x = (x & _U(0x3333333333333333)) + ((x >> _U(2)) & _U(0x3333333333333333))
-    x = (x + (x >> _U(4))) & _U(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * _U(0x0101010101010101)) >> _U(56))
 
 
 @compiled
@@ -94,7 +94,7 @@ def _search(own, both, number, alpha, beta, table, plies, nodes):
     for i in range(7):
         cell = cells & _COLUMNS[i]
         if cell:
-            rank = _U(_count(wins(own | cell, both | cell)))
+            rank = _U(count_bits(wins(own | cell, both | cell)))
             place = count
             while place > 0 and mine[place - 1, 1] < rank:
                 mine[place, 0], mine[place, 1] = mine[place - 1, 0], mine[place - 1, 1]
@@ -181,6 +181,58 @@ def position(actions: Iterable[int]) -> tuple[int, int]:
     for column in actions:
         own, both = own ^ both, both | (both + (1 << 7 * column))
     return own, both
+
+
+class SolverActor(AbstractActor[None]):
+    """Draws one of the best moves of each position of pgx's Connect Four: of those that win the
+    soonest, or draw, or lose the latest. Its record is `None`.
+
+    **Attributes:**
+
+    - `solver`: whose moves it plays, on the host.
+    - `fewest_plies`: before so many a move may take minutes, and `eval` asks for longer openings.
+    """
+
+    solver: Solver = eqx.field(static=True)
+    fewest_plies: ClassVar[int] = 8
+
+    def init(self, state: PyTree[Array]) -> None:
+        del state
+
+    def act(
+        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], None, None]:
+        del state, carry
+        shape = jax.ShapeDtypeStruct((len(obs.features), 7), jnp.float32)
+        best = jax.pure_callback(self._best, shape, obs.features)
+        return sample_action(best, 1.0, key=key), None, None
+
+    def advance(
+        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
+    ) -> None:
+        del carry, action, next_state, transition
+
+    def _best(self, features: Bool[Any, "batch 6 7 2"]) -> Float32[np.ndarray, "batch 7"]:
+        """1 for the best moves, 0 for others, and 1 for all where the game is over."""
+        best = np.ones((len(features), 7), np.float32)
+        for row, planes in zip(best, np.asarray(features), strict=True):
+            own, theirs = (_stones(planes[::-1, :, i]) for i in range(2))
+            if not _is_won(theirs) and own | theirs != int(_BOARD):
+                scores = self.solver.scores(own, own | theirs)
+                most = max(scores.values())
+                row[:] = [scores.get(column) == most for column in range(7)]
+        return best
+
+
+def _stones(cells: Bool[np.ndarray, "6 7"]) -> int:
+    """A set of cells, whose first row is at the bottom."""
+    return sum(1 << 7 * int(column) + int(row) for row, column in np.argwhere(cells))
+
+
+def _is_won(stones: int) -> bool:
+    """Whether there are four in a row."""
+    pairs = [(stones & stones >> stride, stride) for stride in (1, 6, 7, 8)]
+    return any(pair & pair >> 2 * stride for pair, stride in pairs)
 
 
 def left(number: int, score: int) -> int:

@@ -69,9 +69,7 @@ class Eval(AbstractPlayerCommand):
                 f"--opening-plies {self.opening_plies} was given, and {name or self.run} has one "
                 "player; leave --opening-plies out."
             )
-        plies = app.opening_plies if self.opening_plies is None else self.opening_plies
-        plies = OPENING_PLIES if plies is None else plies
-        player = with_simulations(trained.player, number)
+        plies, player = self._plies(app), with_simulations(trained.player, number)
         row, _ = measure(
             env,
             player,
@@ -92,6 +90,11 @@ class Eval(AbstractPlayerCommand):
         print(f"{self.run} ({', '.join(filter(None, about))}): {sentence(row, self.opponent)}")
         if 2 * row.get("games", 0) < row.get("played", 0):
             print(f"More games differ with more random moves than --opening-plies {plies}.")
+
+    def _plies(self, app: App[Any]) -> int:
+        """The random moves at the start of a game."""
+        plies = app.opening_plies if self.opening_plies is None else self.opening_plies
+        return OPENING_PLIES if plies is None else plies
 
     def _suites(self, app: App[Any], trained: Trained[Any], simulations: int | None) -> None:
         """Measures the player in solved positions."""
@@ -122,7 +125,13 @@ class Eval(AbstractPlayerCommand):
         env, name = trained.loop.env, self.opponent
         fixed = {"random": lambda env: RandomActor(), **app.opponents}
         if name in fixed:
-            return fixed[name](env)
+            opponent = fixed[name](env)
+            if self._plies(app) < (fewest := getattr(opponent, "fewest_plies", 0)):
+                raise UsageError(
+                    f"--opponent {name} takes minutes for a move at the start of a game; give "
+                    f"--opening-plies {fewest} or more."
+                )
+            return opponent
         if not has_player(app, name):
             comes = getattr(trained.config, "env", PRETRAINED) in player_names(app)
             known = ", ".join([*fixed, *[PRETRAINED] * comes])

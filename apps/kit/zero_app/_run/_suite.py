@@ -53,9 +53,9 @@ class Suite:
         **Raises:** [`zero_app.RunError`][] for anything else.
         """
         try:
-            with np.load(path) as stored:
+            with open(path, "rb") as file, np.load(file) as stored:
                 return Suite(stored["moves"].astype(np.int32), stored["scores"].astype(np.int32))
-        except (EOFError, KeyError, ValueError, zipfile.BadZipFile) as e:
+        except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as e:
             raise RunError(f"{path} is no suite of positions ({str(e)[:100]}).") from e
 
     def write(self, path: str | os.PathLike[str]) -> None:
