@@ -89,11 +89,11 @@ CONNECT_FOUR = {
 
 def connect_four(folder: pathlib.Path) -> None:
     """The six sets. Positions that mirror each other count as one."""
-    from zero_cli._connect_four import left, position, Solver
+    from zero_cli._connect_four import position, Solver
 
-    solver, draws = Solver(26), np.random.default_rng(0)
+    solver = Solver(26)
     for name, ((first, end), (near, far)) in CONNECT_FOUR.items():
-        found, seen = [], set()
+        found, seen, draws = [], set(), np.random.default_rng(0)
         for actions in games("pgx/connect_four", 84):
             if len(actions) <= first:  # the game is over there
                 continue
@@ -102,7 +102,8 @@ def connect_four(folder: pathlib.Path) -> None:
             if {board, position([6 - column for column in known])} & seen:
                 continue
             seen.add(board)
-            if near <= left(len(known), solver.score(*board)) < far:
+            within = lambda plies, board=board: solver.ends_within(*board, plies)
+            if within(far - 1) and not within(near - 1):
                 found.append((known, solver.scores(*board)))
                 if len(found) % 50 == 0:
                     suite(found, 7).write(folder / f"{name}.npz")

@@ -67,9 +67,8 @@ if typing.TYPE_CHECKING:
         Trained as Trained,
         write_report as write_report,
     )
-    from ._run._bits import count_bits as count_bits
     from ._run._checkpoint import Checkpoints as Checkpoints
-    from ._run._compiled import compiled as compiled
+    from ._run._compiled import compiled as compiled, count_bits as count_bits
     from ._run._disk import write_whole as write_whole
     from ._run._evaluation import (
         Evaluate as Evaluate,

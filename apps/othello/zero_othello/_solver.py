@@ -13,8 +13,9 @@ import numpy as np
 from zero_app import compiled, count_bits
 
 
-_ONE, _ZERO = np.uint64(1), np.uint64(0)
 _U = np.uint64
+_ONE, _ZERO = _U(1), _U(0)
+_count = compiled(count_bits)
 #: No score is as large.
 _INFINITE = 65
 # Squares between two others of their row, as all but the last of a line to the side or a diagonal.
@@ -46,7 +47,7 @@ _QUADRANTS = np.array(
 @compiled
 def _first(x):
     """The smallest square of a set that has one."""
-    return count_bits((x & (~x + _ONE)) - _ONE)
+    return _count((x & (~x + _ONE)) - _ONE)
 
 
 @compiled
@@ -110,8 +111,8 @@ def flips(square, own, theirs):
 @compiled
 def _final(own, theirs, empty):
     """The score of a board where nobody can move."""
-    ours, others = count_bits(own), count_bits(theirs)
-    rest = count_bits(empty)
+    ours, others = _count(own), _count(theirs)
+    rest = _count(empty)
     if ours > others:
         return ours - others + rest
     return ours - others - rest if ours < others else 0
@@ -123,10 +124,10 @@ def _last(own, theirs, empty):
     square = _first(empty)
     flipped = flips(square, own, theirs)
     if flipped:
-        return 2 * (count_bits(own | flipped) + 1) - count_bits(own | theirs | empty)
+        return 2 * (_count(own | flipped) + 1) - _count(own | theirs | empty)
     flipped = flips(square, theirs, own)
     if flipped:
-        return count_bits(own | theirs | empty) - 2 * (count_bits(theirs | flipped) + 1)
+        return _count(own | theirs | empty) - 2 * (_count(theirs | flipped) + 1)
     return _final(own, theirs, empty)
 
 
@@ -135,13 +136,13 @@ def _few(own, theirs, empty, alpha, beta, nodes):
     """The score with few empty squares; see [`_search`]. First are those alone in their quarter of
     the board or with an even number of others: who plays there probably also moves last there."""
     nodes[0] += 1
-    number = count_bits(empty)
+    number = _count(empty)
     if number == 1:
         return _last(own, theirs, empty)
     odd = _ZERO
     for i in range(4):
         region = empty & _QUADRANTS[i]
-        if count_bits(region) & 1:
+        if _count(region) & 1:
             odd |= region
     best = -_INFINITE
     for part in (odd, empty & ~odd):
@@ -186,7 +187,7 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
     - `plies`: room for the moves of every number of empty squares, `[65, 34, 3]`.
     - `nodes`: counts the positions.
     """
-    number = count_bits(empty)
+    number = _count(empty)
     if number <= _FEW:
         if number == 0:
             return _final(own, theirs, empty)
@@ -210,7 +211,7 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
     odd = _ZERO
     for i in range(4):
         region = empty & _QUADRANTS[i]
-        if count_bits(region) & 1:
+        if _count(region) & 1:
             odd |= region
     mine = plies[number]
     count = 0
@@ -221,7 +222,7 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
         flipped = flips(square, own, theirs)
         replies = moves(theirs ^ flipped, own ^ flipped ^ bit, empty ^ bit)
         # The fewer replies, the smaller the tree.
-        rank = 4 * (count_bits(replies) + count_bits(replies & _CORNERS))
+        rank = 4 * (_count(replies) + _count(replies & _CORNERS))
         if bit & _CORNERS:
             rank -= 8
         if bit & odd:

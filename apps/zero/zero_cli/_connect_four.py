@@ -23,7 +23,8 @@ from zero_train import AbstractActor
 
 
 _U = np.uint64
-_ONE, _ZERO = np.uint64(1), np.uint64(0)
+_ONE, _ZERO = _U(1), _U(0)
+_count = compiled(count_bits)
 _CELLS = 42
 _BOTTOM = _U(sum(1 << 7 * column for column in range(7)))
 _BOARD = _U(0b111111) * _BOTTOM
@@ -94,7 +95,7 @@ def _search(own, both, number, alpha, beta, table, plies, nodes):
     for i in range(7):
         cell = cells & _COLUMNS[i]
         if cell:
-            rank = _U(count_bits(wins(own | cell, both | cell)))
+            rank = _U(_count(wins(own | cell, both | cell)))
             place = count
             while place > 0 and mine[place - 1, 1] < rank:
                 mine[place, 0], mine[place, 1] = mine[place - 1, 0], mine[place - 1, 1]
@@ -148,13 +149,31 @@ class Solver:
                 middle = -(-low // 2)
             elif middle >= 0 and high // 2 > middle:
                 middle = high // 2
-            board = _U(own), _U(both), number, middle, middle + 1
-            found = int(_search(*board, self._table, self._plies, self._nodes))
+            found = self._bound(own, both, middle)
             if found <= middle:
                 high = found
             else:
                 low = found
         return low
+
+    def ends_within(self, own: int, both: int, plies: int) -> bool:
+        """Whether a board, which is not over, is won or full after at most so many stones more if
+        both play perfectly. It costs less than the score."""
+        number = both.bit_count()
+        now = int(wins(_U(own), _U(both))) & both + int(_BOTTOM)
+        if plies < 1 or now or number + plies >= _CELLS:
+            return plies > 0
+        # The last stones with which the player to move wins, and the opponent.
+        last, other = sorted(
+            (number + plies, number + plies - 1), key=lambda k: (number - k) % 2 == 0
+        )
+        win, loss = (44 - last) // 2, -((44 - other) // 2)
+        return self._bound(own, both, win - 1) >= win or self._bound(own, both, loss) <= loss
+
+    def _bound(self, own: int, both: int, score: int) -> int:
+        """A bound of the score, which says whether it is more than a number."""
+        board = _U(own), _U(both), both.bit_count(), score, score + 1
+        return int(_search(*board, self._table, self._plies, self._nodes))
 
     def scores(self, own: int, both: int) -> dict[int, int]:
         """The score of every legal move by its column, of a board that is not over."""

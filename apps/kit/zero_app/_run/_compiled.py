@@ -7,9 +7,12 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from .._command._errors import UsageError
 
 
+_U = np.uint64
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -35,3 +38,12 @@ def compiled(function: _Function) -> _Function:
         return numba.njit(cache=True)(inspect.unwrap(function))
     finally:
         numba.config.CACHE_DIR = before
+
+
+def count_bits(word: Any) -> Any:
+    """How many bits of a word of 64 are set: a function to be [`zero_app.compiled`][]."""
+    # The compiler knows these lines, and makes one instruction of them.
+    word = word - ((word >> _U(1)) & _U(0x5555555555555555))
+    word = (word & _U(0x3333333333333333)) + ((word >> _U(2)) & _U(0x3333333333333333))
+    word = (word + (word >> _U(4))) & _U(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * _U(0x0101010101010101)) >> _U(56))
