@@ -6,6 +6,7 @@ its policy at temperatures from 1/2 to 2, so that good and bad moves have led to
 two positions to one suite. A solver gives every legal move its exact score.
 """
 
+import functools as ft
 import pathlib
 import sys
 import time
@@ -102,7 +103,7 @@ def connect_four(folder: pathlib.Path) -> None:
             if {board, position([6 - column for column in known])} & seen:
                 continue
             seen.add(board)
-            within = lambda plies, board=board: solver.ends_within(*board, plies)
+            within = ft.partial(solver.ends_within, *board)
             if within(far - 1) and not within(near - 1):
                 found.append((known, solver.scores(*board)))
                 if len(found) % 50 == 0:

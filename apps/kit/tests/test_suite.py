@@ -121,10 +121,10 @@ def app(tmp_path_factory):
 
 def test_eval_prints_a_line_for_each_suite(app, capsys):
     said = lambda *words: (run(app, ["eval", "nim", *words]), capsys.readouterr().out)[1]
-    trained = load(app, "nim")
+    trained, env = load(app, "nim"), Nim(HEAP)
     for number in (0, 16):
         player = with_simulations(trained.player, number)
-        row = nim_suite().measure(trained.loop.env, player, key=jax.random.key(7))
+        row = nim_suite().measure(env, player, key=jax.random.key(7))
         flags = "--simulations", str(number), "--seed", "7"
         known = {"env": "nim", "step": 3, "simulations": number, "suite": "late"}
         assert json.loads(said("--suite", "late", "--json", *flags)) == known | row

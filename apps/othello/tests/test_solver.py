@@ -121,6 +121,30 @@ def test_the_first_player_loses_on_four_by_four_by_eight_discs():
     assert solver.nodes < 2000
 
 
+#: Perfect play on six by six by Feinstein, 1993, who needed two weeks:
+#: www.maths.nottingham.ac.uk/plp/pmzjff/Othello/6x6sol.html
+SIX = (
+    "d3 c5 d6 e3 f5 f4 e2 d2 c2 e6 e7 g5 c4 c3 g4 g3 "
+    "f3 c7 b5 d7 b7 b3 c6 b6 f7 f6 b4 b2 g6 g7 f2 g2"
+).split()
+
+
+@pytest.mark.parametrize("empty", [16, 22, pytest.param(26, marks=pytest.mark.slow)])
+def test_the_first_player_loses_on_six_by_six_by_four_discs(empty):
+    """In each position of perfect play from so many empty squares on."""
+    board, black, solver = small(6), 1, Solver()
+    for square in (8 * int(name[1]) - 8 + "abcdefgh".index(name[0]) for name in SIX):
+        if square not in legal(*board):
+            board, black = (board[1], board[0], board[2]), -black
+        if board[2].bit_count() <= empty:
+            assert solver.score(*board) == -4 * black
+        own, theirs, rest = board
+        flipped, bit = int(flips(square, _U(own), _U(theirs))), 1 << square
+        assert flipped
+        board, black = (theirs ^ flipped, own | flipped | bit, rest ^ bit), -black
+    assert board[2] == 0 and {board[0].bit_count(), board[1].bit_count()} == {16, 20}
+
+
 def test_compiled_functions_are_kept_for_the_next_process(tmp_path, monkeypatch):
     """Numba's cache ends processes whose functions call themselves with other types than those that
     they were called with (numba issue 6061)."""

@@ -132,18 +132,25 @@ def _last(own, theirs, empty):
 
 
 @compiled
-def _few(own, theirs, empty, alpha, beta, nodes):
-    """The score with few empty squares; see [`_search`]. First are those alone in their quarter of
-    the board or with an even number of others: who plays there probably also moves last there."""
-    nodes[0] += 1
-    number = _count(empty)
-    if number == 1:
-        return _last(own, theirs, empty)
+def _odd(empty):
+    """The empty squares of quarters of the board that have an odd number of them: who plays there
+    probably also moves last there."""
     odd = _ZERO
     for i in range(4):
         region = empty & _QUADRANTS[i]
         if _count(region) & 1:
             odd |= region
+    return odd
+
+
+@compiled
+def _few(own, theirs, empty, alpha, beta, nodes):
+    """The score with few empty squares, as `_search` gives it."""
+    nodes[0] += 1
+    number = _count(empty)
+    if number == 1:
+        return _last(own, theirs, empty)
+    odd = _odd(empty)
     best = -_INFINITE
     for part in (odd, empty & ~odd):
         while part:
@@ -173,6 +180,36 @@ def _slot(own, theirs, table):
     mixed ^= mixed >> _U(29)
     mixed *= _U(0xBF58476D1CE4E5B9)
     return np.int64((mixed >> _U(32)) & _U(len(table) - 1))
+
+
+@compiled
+def _order(mine, legal, own, theirs, empty, known):
+    """Writes the legal moves, with what they flip, into `mine`, those first that probably make the
+    tree smallest, and returns their number."""
+    odd = _odd(empty)
+    count = 0
+    while legal:
+        square = _first(legal)
+        bit = _ONE << _U(square)
+        legal ^= bit
+        flipped = flips(square, own, theirs)
+        replies = moves(theirs ^ flipped, own ^ flipped ^ bit, empty ^ bit)
+        # The fewer replies, the smaller the tree.
+        rank = 4 * (_count(replies) + _count(replies & _CORNERS))
+        if bit & _CORNERS:
+            rank -= 8
+        if bit & odd:
+            rank -= 2
+        if square == known:
+            rank = -1000
+        place = count
+        while place > 0 and np.int64(mine[place - 1, 2]) > rank + 2000:
+            for j in range(3):
+                mine[place, j] = mine[place - 1, j]
+            place -= 1
+        mine[place, 0], mine[place, 1], mine[place, 2] = _U(square), flipped, _U(rank + 2000)
+        count += 1
+    return count
 
 
 @compiled
@@ -208,34 +245,8 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
         if high <= alpha:
             return high
         alpha, beta = max(alpha, low), min(beta, high)
-    odd = _ZERO
-    for i in range(4):
-        region = empty & _QUADRANTS[i]
-        if _count(region) & 1:
-            odd |= region
     mine = plies[number]
-    count = 0
-    while legal:
-        square = _first(legal)
-        bit = _ONE << _U(square)
-        legal ^= bit
-        flipped = flips(square, own, theirs)
-        replies = moves(theirs ^ flipped, own ^ flipped ^ bit, empty ^ bit)
-        # The fewer replies, the smaller the tree.
-        rank = 4 * (_count(replies) + _count(replies & _CORNERS))
-        if bit & _CORNERS:
-            rank -= 8
-        if bit & odd:
-            rank -= 2
-        if square == known:
-            rank = -1000
-        place = count
-        while place > 0 and np.int64(mine[place - 1, 2]) > rank + 2000:
-            for j in range(3):
-                mine[place, j] = mine[place - 1, j]
-            place -= 1
-        mine[place, 0], mine[place, 1], mine[place, 2] = _U(square), flipped, _U(rank + 2000)
-        count += 1
+    count = _order(mine, legal, own, theirs, empty, known)
     best, choice, lower = -_INFINITE, -1, alpha
     for k in range(count):
         square, flipped = np.int64(mine[k, 0]), mine[k, 1]

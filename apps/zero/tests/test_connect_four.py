@@ -2,6 +2,7 @@
 
 import functools as ft
 import json
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -142,7 +143,7 @@ def test_the_perfect_player_never_loses_what_it_has(zero):
     """Two of them draw or win by what the opening says, whoever begins."""
     env = build_world("pgx/connect_four").env
     player = perfect(env)
-    options = dict(players=2, games=4, max_moves=42, opening_plies=20)
+    options: dict[str, Any] = dict(players=2, games=4, max_moves=42, opening_plies=20)
     row, played = measure(env, player, player, **options, key=jr.key(3))
     assert row["unfinished"] == 0
     for opening in set(played["opening"].tolist()):

@@ -1,5 +1,6 @@
 """Functions of numbers and arrays that are compiled for the CPU."""
 
+import importlib
 import importlib.util
 import inspect
 import os
@@ -28,7 +29,7 @@ def compiled(function: _Function) -> _Function:
             "a solver needs the package numba; begin the command with `uv run --extra judges` or "
             "install it with `pip install numba`."
         )
-    import numba
+    numba: Any = importlib.import_module("numba")
 
     caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     # numba asks for its folder when it is told of a function. By default that is beside the source.
