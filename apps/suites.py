@@ -10,7 +10,7 @@ import functools as ft
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax.random as jr
@@ -24,7 +24,6 @@ from zero_train import PolicyActor, rollout
 POSITIONS = 500
 _TEMPERATURES = 0.5, 1.0, 2.0
 _GAMES = 512
-_ILLEGAL = -128
 
 
 def games(env: str, plies: int) -> Iterator[list[int]]:
@@ -41,17 +40,6 @@ def games(env: str, plies: int) -> Iterator[list[int]]:
         for game in range(_GAMES):
             for action, last in played:
                 yield action[game, : last[game].argmax()].tolist()
-
-
-def suite(found: Sequence[tuple[Sequence[int], dict[int, int]]], num_actions: int) -> Suite:
-    """The suite of positions, each by the actions that lead to it, with the scores of its moves."""
-    plies = max(len(actions) for actions, _ in found)
-    moves = np.full((len(found), plies), -1, np.int32)
-    scores = np.full((len(found), num_actions), _ILLEGAL, np.int32)
-    for i, (actions, known) in enumerate(found):
-        moves[i, : len(actions)] = actions
-        scores[i, [*known]] = [*known.values()]
-    return Suite(moves, scores)
 
 
 def othello(folder: pathlib.Path) -> None:
@@ -72,7 +60,7 @@ def othello(folder: pathlib.Path) -> None:
                 break
         if len(found) == POSITIONS:
             break
-    suite(found, 65).write(folder / "endgames.npz")
+    Suite.of(found, 65).write(folder / "endgames.npz")
 
 
 #: Of the sets of Connect Four how many stones are on the board, and how many are to come until the
@@ -107,7 +95,7 @@ def connect_four(folder: pathlib.Path) -> None:
             if within(far - 1) and not within(near - 1):
                 found.append((known, solver.scores(*board)))
                 if len(found) % 50 == 0:
-                    suite(found, 7).write(folder / f"{name}.npz")
+                    Suite.of(found, 7).write(folder / f"{name}.npz")
                     print(f"{name}: {len(found)} of {len(seen)}", flush=True)
             if len(found) == POSITIONS:
                 break

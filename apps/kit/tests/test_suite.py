@@ -33,13 +33,12 @@ HEAP = 15
 def nim_suite() -> Suite:
     """Every heap that may be reached by taking 1, 2, ... objects one after the other. The score of
     a move is 1 if it leaves a multiple of 4."""
-    moves, scores, left = np.full((5, 5), -1, np.int32), np.full((5, 3), -128, np.int32), HEAP
-    for i in range(5):
-        moves[i, :i] = [0, 1, 2, 0, 1][:i]
-        left = HEAP - int((moves[i, :i] + 1).sum())
-        for action in range(min(3, left)):
-            scores[i, action] = 1 if (left - action - 1) % 4 == 0 else -1
-    return Suite(moves, scores)
+    positions = []
+    for taken in ([], [0], [0, 1], [0, 1, 2], [0, 1, 2, 0]):
+        left = HEAP - sum(taken) - len(taken)
+        won = {action: (left - action - 1) % 4 == 0 for action in range(min(3, left))}
+        positions.append((taken, {action: 1 if won[action] else -1 for action in won}))
+    return Suite.of(positions, 3)
 
 
 def takes(action: int) -> PolicyActor:

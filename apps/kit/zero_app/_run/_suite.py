@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import zipfile
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -45,6 +46,20 @@ class Suite:
     def __post_init__(self) -> None:
         if len(self.moves) != len(self.scores) or not (self.scores > ILLEGAL).any(axis=1).all():
             raise ValueError("a suite needs positions, each with a legal move")
+
+    @staticmethod
+    def of(
+        positions: Sequence[tuple[Sequence[int], Mapping[int, int]]], num_actions: int
+    ) -> "Suite":
+        """A suite of positions, each by the actions from the start of the game and by the scores of
+        its legal actions."""
+        plies = max(len(actions) for actions, _ in positions)
+        moves = np.full((len(positions), plies), -1, np.int32)
+        scores = np.full((len(positions), num_actions), ILLEGAL, np.int32)
+        for i, (actions, known) in enumerate(positions):
+            moves[i, : len(actions)] = actions
+            scores[i, [*known]] = [*known.values()]
+        return Suite(moves, scores)
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> "Suite":
