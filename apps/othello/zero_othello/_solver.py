@@ -219,8 +219,8 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
 
     **Arguments:**
 
-    - `table`: what is known of positions, `[2**k, 4]`: the discs of both, then 65 + the lower and
-        65 + the upper bound, and the best move + 1, a byte each.
+    - `table`: what is known of positions, `[2**k, 4]`: the board, then 65 + the lower and 65 + the
+        upper bound, and the best move + 1, a byte each.
     - `plies`: room for the moves of every number of empty squares, `[65, 34, 3]`.
     - `nodes`: counts the positions.
     """
@@ -237,8 +237,9 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
         return -_search(theirs, own, empty, -beta, -alpha, table, plies, nodes)
     slot = _slot(own, theirs, table)
     low, high, known = -_INFINITE, _INFINITE, -1
-    if table[slot, 0] == own and table[slot, 1] == theirs:
-        data = np.int64(table[slot, 2])
+    entry = table[slot]
+    if entry[0] == own and entry[1] == theirs and entry[2] == empty:
+        data = np.int64(entry[3])
         low, high, known = (data & 255) - 65, (data >> 8 & 255) - 65, (data >> 16) - 1
         if low >= beta or low == high:
             return low
@@ -272,8 +273,8 @@ def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
         high = min(high, best)
     if best > alpha:
         low = max(low, best)
-    table[slot, 0], table[slot, 1] = own, theirs
-    table[slot, 2] = _U((low + 65) | (high + 65) << 8 | (choice + 1) << 16)
+    entry[0], entry[1], entry[2] = own, theirs, empty
+    entry[3] = _U((low + 65) | (high + 65) << 8 | (choice + 1) << 16)
     return best
 
 
