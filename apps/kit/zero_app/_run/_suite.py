@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Int, Key, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractDiscreteEnvironment
+from zero_envs import AbstractDiscreteEnvironment, Observation
 from zero_train import AbstractActor, score_interval
 
 from .._command._config import AbstractConfig
@@ -90,7 +90,8 @@ class Suite:
         best, and `loss_se` its standard error.
         """
         keys = jr.split(key, len(self.moves))
-        action = np.asarray(_played(env, player, jnp.asarray(self.moves, jnp.int32), keys))
+        reached = _reached(env, player, jnp.asarray(self.moves, jnp.int32))
+        action = np.asarray(_act(player, *reached, keys))
         best = self.scores.max(axis=1)
         score = np.take_along_axis(self.scores, action[:, None], axis=1)[:, 0]
         if (score == ILLEGAL).any():
@@ -143,13 +144,10 @@ def suite_sentence(row: dict[str, Any]) -> str:
 
 
 @eqx.filter_jit
-def _played(
-    env: AbstractDiscreteEnvironment,
-    player: AbstractActor,
-    moves: Int[Array, "positions plies"],
-    keys: Key[Array, " positions"],
-) -> Int[Array, " positions"]:
-    """What a player does after these moves."""
+def _reached(
+    env: AbstractDiscreteEnvironment, player: AbstractActor, moves: Int[Array, "positions plies"]
+) -> tuple[PyTree[Array], Observation, PyTree[Array]]:
+    """The states after these moves, what is observed there, and the carry of a player."""
 
     def move(state: Any, action: Int[Array, ""]) -> tuple[Any, None]:
         after, _ = env.step(state, jnp.maximum(action, 0), key=jr.key(0))
@@ -157,5 +155,16 @@ def _played(
 
     start = env.init(key=jr.key(0))
     state = jax.vmap(lambda actions: jax.lax.scan(move, start, actions)[0])(moves)
-    action, _, _ = player.act(state, jax.vmap(env.observe)(state), player.init(state), key=keys)
-    return action
+    return state, jax.vmap(env.observe)(state), player.init(state)
+
+
+# A program of its own: XLA would look long into a search of trees that it knows to be empty.
+@eqx.filter_jit
+def _act(
+    player: AbstractActor,
+    state: PyTree[Array],
+    obs: Observation,
+    carry: PyTree[Array],
+    keys: Key[Array, " positions"],
+) -> Int[Array, " positions"]:
+    return player.act(state, obs, carry, key=keys)[0]
