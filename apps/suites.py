@@ -7,6 +7,9 @@ two positions to one suite. A solver gives every legal move its exact score.
 """
 
 import functools as ft
+import itertools
+import multiprocessing
+import os
 import pathlib
 import sys
 import time
@@ -18,6 +21,8 @@ import numpy as np
 
 from zero_app import errors_of, start_jax, Suite, UsageError, with_simulations
 from zero_cli import pretrained
+from zero_cli._connect_four import position, Solver
+from zero_othello import _solver as othello_solver
 from zero_train import PolicyActor, rollout
 
 
@@ -45,13 +50,11 @@ def games(env: str, plies: int) -> Iterator[list[int]]:
 def othello(folder: pathlib.Path) -> None:
     """Positions with 10 to 16 empty squares, as many of each number, in which some moves keep the
     result and others do not."""
-    from zero_othello._solver import position, Solver
-
-    solver, found, seen = Solver(), [], set()
+    solver, found, seen = othello_solver.Solver(), [], set()
     for actions in games("othello", 128):
         wanted = 10 + len(found) % 7
         for ply in range(len(actions) + 1):
-            board = position(actions[:ply])
+            board = othello_solver.position(actions[:ply])
             if board[2].bit_count() == wanted and board not in seen:
                 scores = solver.scores(*board)
                 if len(set(map(np.sign, scores.values()))) > 1:
@@ -78,27 +81,39 @@ CONNECT_FOUR = {
 
 def connect_four(folder: pathlib.Path) -> None:
     """The six sets. Positions that mirror each other count as one."""
-    from zero_cli._connect_four import position, Solver
+    with multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool:
+        for name, (stones, ends) in CONNECT_FOUR.items():
+            found, asked = [], _beginnings(*stones)
+            while len(found) < POSITIONS:
+                group = list(itertools.islice(asked, 64))
+                scores = pool.map(ft.partial(_solved, *ends), group, chunksize=1)
+                found += [one for one in zip(group, scores, strict=True) if one[1]]
+                print(f"{name}: {len(found)}", flush=True)
+            Suite.of(found[:POSITIONS], 7).write(folder / f"{name}.npz")
 
-    solver = Solver(26)
-    for name, ((first, end), (near, far)) in CONNECT_FOUR.items():
-        found, seen, draws = [], set(), np.random.default_rng(0)
-        for actions in games("pgx/connect_four", 84):
-            if len(actions) <= first:  # the game is over there
-                continue
+
+def _beginnings(first: int, end: int) -> Iterator[list[int]]:
+    """The actions that lead to different positions with `first` stones or more, but less than
+    `end`."""
+    seen, draws = set(), np.random.default_rng(0)
+    for actions in games("pgx/connect_four", 84):
+        if len(actions) > first:  # else the game is over there
             known = actions[: int(draws.integers(first, min(end, len(actions))))]
             board = position(known)
-            if {board, position([6 - column for column in known])} & seen:
-                continue
-            seen.add(board)
-            within = ft.partial(solver.ends_within, *board)
-            if within(far - 1) and not within(near - 1):
-                found.append((known, solver.scores(*board)))
-                if len(found) % 50 == 0:
-                    Suite.of(found, 7).write(folder / f"{name}.npz")
-                    print(f"{name}: {len(found)} of {len(seen)}", flush=True)
-            if len(found) == POSITIONS:
-                break
+            if not {board, position([6 - column for column in known])} & seen:
+                seen.add(board)
+                yield known
+
+
+#: Each process has one.
+_solver = ft.cache(ft.partial(Solver, 25))
+
+
+def _solved(near: int, far: int, actions: list[int]) -> dict[int, int] | None:
+    """The scores of the moves where `near` stones or more are to come, but less than `far`."""
+    board = position(actions)
+    within = ft.partial(_solver().ends_within, *board)
+    return _solver().scores(*board) if within(far - 1) and not within(near - 1) else None
 
 
 #: By name: the package whose folder `suites` it is, and what makes it.

@@ -28,7 +28,7 @@ def main() -> None:
         asked = [board for board in boards if board[2].bit_count() == empty][:50]
         report(f"othello, {empty} empty squares", lambda: _solver.Solver(20), asked)
     for path in sorted((folders["zero"] / "pgx" / "connect_four").glob("*.npz")):
-        moves = Suite.read(path).moves[:20]
+        moves = Suite.read(path).moves[:10]
         asked = [_connect_four.position(actions[actions >= 0].tolist()) for actions in moves]
         report(f"connect four, {path.stem}", lambda: _connect_four.Solver(22), asked)
 
