@@ -68,6 +68,7 @@ if typing.TYPE_CHECKING:
         write_report as write_report,
     )
     from ._run._checkpoint import Checkpoints as Checkpoints
+    from ._run._compiled import compiled as compiled, count_bits as count_bits
     from ._run._disk import write_whole as write_whole
     from ._run._evaluation import (
         Evaluate as Evaluate,
@@ -141,6 +142,7 @@ if typing.TYPE_CHECKING:
         WandbSink as WandbSink,
     )
     from ._run._stored import load_config as load_config
+    from ._run._suite import Suite as Suite
     from ._run._train import train as train
     from ._run._view import View as View
 else:

@@ -91,6 +91,19 @@ def test_no_field_takes_what_cannot_be_computed_with(check_every_field):
     check_every_field(PRESETS["tiny"])
 
 
+def test_a_player_is_judged_in_solved_positions(othello, tiny_run):
+    """By moves that are legal in the position, whichever engine plays it."""
+    words = "eval", tiny_run, "--suite", "endgames", "--simulations", 0
+    code, out, _ = othello(*words, "--json")
+    row = json.loads(out)
+    assert code == 0 and (row["suite"], row["positions"], row["step"]) == ("endgames", 500, 24)
+    assert 0 < row["best"] < row["kept"] < 1 and row["loss_mean"] > 5  # it has learned nothing
+    code, out, _ = othello("eval", "pretrained", *words[2:], "--json")
+    assert code == 0 and json.loads(out)["kept_low"] > row["kept_high"]
+    code, _, err = othello("eval", tiny_run, "--suite", "begin-easy")
+    assert code == 2 and err == "othello: --suite begin-easy is unknown; give endgames or all.\n"
+
+
 @pytest.mark.parametrize("command", ["eval", "play", "gtp"])
 def test_no_flag_takes_a_number_that_cannot_be(check_every_number, othello, command):
     check_every_number(othello, command, {**APP.commands, **COMMANDS}[command])

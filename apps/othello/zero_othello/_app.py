@@ -35,6 +35,7 @@ APP = App(
         for name in ("random", "greedy", "positional", "uct")
     },
     opening_plies=OPENING_PLIES,
+    suites=pathlib.Path(__file__).with_name("suites"),
     program=("zero-othello", importlib.metadata.version("zero-othello")),
 )
 

@@ -15,8 +15,8 @@ from zero_envs.testing import Nim
 
 def test_it_knows_every_position_of_tic_tac_toe_and_draws_with_itself():
     env = build_world("pgx/tic_tac_toe").env
-    player = _perfect.perfect(env)
-    table: Any = player.evaluate
+    player: Any = _perfect.perfect(env)
+    table = player.evaluate
     seen, logits, values = table.args
     # Of 5 478 positions 958 are ends; the opening is a draw, whichever move begins.
     assert seen.shape == (4520, 18)
@@ -52,7 +52,7 @@ def test_chance_in_a_move_is_refused():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("pgx/connect_four", "of more than 100 positions"),
+        ("pgx/animal_shogi", "of more than 100 positions"),
         ("pgx/kuhn_poker", "with chance or hidden parts"),
     ],
 )

@@ -41,6 +41,7 @@ APP = App(
     commands=CommandsByName(GAME_COMMANDS, list="zero_cli._list:List"),
     preset="quick",
     players=pathlib.Path(__file__).with_name("players"),
+    suites=pathlib.Path(__file__).with_name("suites"),
     operands="ENV",
     program=("zero", importlib.metadata.version("zero-games")),
 )

@@ -1,4 +1,4 @@
-"""The perfect player of a small game."""
+"""The perfect player of a small game, or of Connect Four."""
 
 from typing import Any
 
@@ -15,8 +15,9 @@ from zero_envs import (
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
     Observation,
+    PgxEnvironment,
 )
-from zero_train import PolicyActor
+from zero_train import AbstractActor, PolicyActor
 
 
 #: The most positions that a game may have.
@@ -25,13 +26,18 @@ POSITIONS = 20_000
 _MOVES = 4096
 
 
-def perfect(env: AbstractEnvironment) -> PolicyActor:
+def perfect(env: AbstractEnvironment) -> AbstractActor:
     """The player that draws one of the best moves of each position. It looks at all positions
-    first, `POSITIONS` at most, of a game without chance or hidden parts.
+    first, `POSITIONS` at most, of a game without chance or hidden parts; Connect Four is solved
+    while it is played.
 
     **Raises:** [`zero_app.UsageError`][] for any other game.
     """
     assert isinstance(env, AbstractDiscreteEnvironment)  # no agent plays another one for two
+    if isinstance(env, PgxEnvironment) and env.game.id == "connect_four":
+        from ._connect_four import Solver, SolverActor
+
+        return SolverActor(Solver())
     states = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(0), 16))
     first = np.asarray(_numbers(jax.vmap(env.observe)(states)))
     if env.hidden or isinstance(env, AbstractChanceEnvironment) or (first != first[0]).any():

@@ -123,6 +123,8 @@ class App(Generic[Config]):
     - `presets_of`: `(prog, words)`, the presets for these words after `train`, where they depend on
         flags.
     - `called_by`: the command that its users type, where this is not `name`.
+    - `suites`: a folder of [`zero_app.Suite`][]s for `eval`, a file `NAME.npz` each; where the
+        configuration has a field `env`, they are in a folder of its name.
     - `program`: the name and the version that it says over the Go Text Protocol.
     """
 
@@ -147,6 +149,7 @@ class App(Generic[Config]):
     opening_plies: int | None = None
     presets_of: Callable[[str, Sequence[str]], Mapping[str, Config]] | None = None
     called_by: str = ""
+    suites: pathlib.Path | None = None
     program: tuple[str, str] = ("zero", importlib.metadata.version("zero-app"))
 
     @property

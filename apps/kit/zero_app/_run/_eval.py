@@ -11,10 +11,11 @@ from annotated_types import Interval
 from zero_train import AbstractActor, OPENING_PLIES, RandomActor
 
 from .._command._config import Seed, Simulations
-from .._command._errors import UsageError
+from .._command._errors import flag, UsageError
 from ._app import App, Trained
 from ._evaluation import measure, MOST_MOVES, num_players, sentence, who, with_simulations
 from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINED
+from ._suite import asked_suites, Suite, suite_sentence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,10 @@ class Eval(AbstractPlayerCommand):
     simulations: Simulations | None = None
     """Simulations per move, 0 for the network without a search; by default those of the run's
     configuration. A trained opponent gets as many."""
+    suite: str | None = None
+    """Instead of games, solved positions, of which the game has some by this name, or all: how many
+    of its moves are best, how many keep the result, and what they lose. An unknown name is answered
+    with a list."""
     seed: Seed = 0
     """The seed of openings, chance and ties."""
     json: bool = False
@@ -47,6 +52,8 @@ class Eval(AbstractPlayerCommand):
             )
         number = own if number is None else number
         env, name = trained.loop.env, getattr(trained.config, "env", None)
+        if self.suite is not None:
+            return self._suites(app, trained, number)
         players = num_players(env)
         if players == 2 and self.games % 2:
             raise UsageError(
@@ -62,9 +69,7 @@ class Eval(AbstractPlayerCommand):
                 f"--opening-plies {self.opening_plies} was given, and {name or self.run} has one "
                 "player; leave --opening-plies out."
             )
-        plies = app.opening_plies if self.opening_plies is None else self.opening_plies
-        plies = OPENING_PLIES if plies is None else plies
-        player = with_simulations(trained.player, number)
+        plies, player = self._plies(app), with_simulations(trained.player, number)
         row, _ = measure(
             env,
             player,
@@ -86,6 +91,33 @@ class Eval(AbstractPlayerCommand):
         if 2 * row.get("games", 0) < row.get("played", 0):
             print(f"More games differ with more random moves than --opening-plies {plies}.")
 
+    def _plies(self, app: App[Any]) -> int:
+        """The random moves at the start of a game."""
+        plies = app.opening_plies if self.opening_plies is None else self.opening_plies
+        return OPENING_PLIES if plies is None else plies
+
+    def _suites(self, app: App[Any], trained: Trained[Any], simulations: int | None) -> None:
+        """Measures the player in solved positions."""
+        for name in ("opponent", "games", "opening_plies"):
+            if (given := getattr(self, name)) != getattr(type(self), name):
+                raise UsageError(
+                    f"{flag(name)} {given} was given beside --suite, which plays no games; leave "
+                    "one of them out."
+                )
+        env: Any = trained.loop.env
+        game = getattr(trained.config, "env", app.name)
+        asked = asked_suites(app, trained.config, str(self.suite), game)
+        player = with_simulations(trained.player, simulations)
+        about = [game, f"step {trained.step}", who(player)]
+        for suite, path in asked.items():
+            row = Suite.read(path).measure(env, player, key=jr.key(self.seed))
+            known = {"env": game, "step": trained.step, "simulations": simulations, "suite": suite}
+            if self.json:
+                print(json_text.dumps(known | row), flush=True)
+            else:
+                said = f"{self.run} ({', '.join(about)}): {suite}: {suite_sentence(row)}"
+                print(said, flush=True)
+
     def _opponent(
         self, app: App[Any], trained: Trained[Any], simulations: int | None
     ) -> AbstractActor:
@@ -93,7 +125,13 @@ class Eval(AbstractPlayerCommand):
         env, name = trained.loop.env, self.opponent
         fixed = {"random": lambda env: RandomActor(), **app.opponents}
         if name in fixed:
-            return fixed[name](env)
+            opponent = fixed[name](env)
+            if self._plies(app) < (fewest := getattr(opponent, "fewest_plies", 0)):
+                raise UsageError(
+                    f"--opponent {name} takes minutes for a move at the start of a game; give "
+                    f"--opening-plies {fewest} or more."
+                )
+            return opponent
         if not has_player(app, name):
             comes = getattr(trained.config, "env", PRETRAINED) in player_names(app)
             known = ", ".join([*fixed, *[PRETRAINED] * comes])

@@ -1,0 +1,50 @@
+"""Functions of numbers and arrays that are compiled for the CPU."""
+
+import importlib
+import importlib.util
+import inspect
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .._command._errors import UsageError
+
+
+_U = np.uint64
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled(function: _Function) -> _Function:
+    """A function of NumPy numbers and arrays that numba compiles when it is called first, and keeps
+    on disk, in `~/.cache/zero/numba`, for the next process. Where it calls itself, then with the
+    types that it was called with: else the next process crashes (numba issue 6061).
+
+    **Raises:** [`zero_app.UsageError`][] where numba is not installed.
+    """
+    if importlib.util.find_spec("numba") is None:
+        raise UsageError(
+            "a solver needs the package numba; begin the command with `uv run --extra judges` or "
+            "install it with `pip install numba`."
+        )
+    numba: Any = importlib.import_module("numba")
+
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    # numba asks for its folder when it is told of a function. By default that is beside the source.
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(caches / "zero" / "numba")
+    try:
+        # Tests wrap every function of a module, which numba cannot compile.
+        return numba.njit(cache=True)(inspect.unwrap(function))
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def count_bits(word: Any) -> Any:
+    """How many bits of a word of 64 are set: a function to be [`zero_app.compiled`][]."""
+    # The compiler knows these lines, and makes one instruction of them.
+    word = word - ((word >> _U(1)) & _U(0x5555555555555555))
+    word = (word & _U(0x3333333333333333)) + ((word >> _U(2)) & _U(0x3333333333333333))
+    word = (word + (word >> _U(4))) & _U(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * _U(0x0101010101010101)) >> _U(56))
