@@ -93,7 +93,7 @@ def test_it_plays_by_the_rules_of_pgx():
             assert last[ply] == (ply == len(actions) - 1)
 
 
-@pytest.mark.parametrize("before", [1, 2, 5, 9, 12])
+@pytest.mark.parametrize("before", [1, 2, 5, 9])
 def test_its_scores_are_those_of_plain_minimax(before):
     """Of positions so many plies before the end of long games, which are not over."""
     solver, seen = Solver(8), set()  # so small that positions replace each other
@@ -126,14 +126,15 @@ def test_the_sets_are_what_the_solver_says():
     for name in SETS:
         suite = Suite.read(folder / f"{name}.npz")
         boards = [position(actions[actions >= 0].tolist()) for actions in suite.moves]
-        assert len(set(boards)) == len(boards) == 500
+        # Hard beginnings take longest to solve.
+        assert len(set(boards)) == len(boards) == (159 if name == "begin-hard" else 500)
         phase, difficulty = name.split("-")
         for (_, both), scores in zip(boards, suite.scores, strict=True):
             number = both.bit_count()
             ends = left(number, int(scores.max()))
             assert phase == ("begin" if number <= 14 else "middle" if number <= 28 else "end")
             assert difficulty == ("easy" if ends < 14 else "medium" if ends <= 28 else "hard")
-        few = sorted(range(500), key=lambda i: -boards[i][1].bit_count())[:1]
+        few = sorted(range(len(boards)), key=lambda i: -boards[i][1].bit_count())[:1]
         for i in few if phase == "begin" else range(0, 500, 100):
             known = {c: int(score) for c, score in enumerate(suite.scores[i]) if score > -128}
             assert solver.scores(*boards[i]) == known

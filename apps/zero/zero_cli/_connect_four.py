@@ -209,7 +209,7 @@ class SolverActor(AbstractActor[None]):
     **Attributes:**
 
     - `solver`: whose moves it plays, on the host.
-    - `fewest_plies`: before so many a move may take minutes, and `eval` asks for longer openings.
+    - `fewest_plies`: before so many a move takes long, and `eval` asks for longer openings.
     """
 
     solver: Solver = eqx.field(static=True)

@@ -128,7 +128,7 @@ class Eval(AbstractPlayerCommand):
             opponent = fixed[name](env)
             if self._plies(app) < (fewest := getattr(opponent, "fewest_plies", 0)):
                 raise UsageError(
-                    f"--opponent {name} takes minutes for a move at the start of a game; give "
+                    f"--opponent {name} takes long for a move at the start of a game; give "
                     f"--opening-plies {fewest} or more."
                 )
             return opponent
