@@ -56,9 +56,9 @@ class Tree(eqx.Module):
     - `step`: the action to take next at each node and the code of its child. They are cached, so
         that a walk down need not score.
     - `node`: visits, value, reward and discount of the edge from the parent, and raw value.
-    - `edge`: visits and Q-value of each action; where bounds are kept the least and the greatest
-        return ([`zero_search._proof.Bounds`][]); and if leaves are evaluated several at a time the
-        number of walks that have not come back.
+    - `edge`: visits and Q-value of each action; where proofs are kept the least and the greatest
+        return; and if leaves are evaluated several at a time the number of walks that have not
+        come back.
     - `child`: the code of each child: its number, or below 0 where there is none to walk to.
     - `prior`: what the selection rule keeps of the prior.
     - `parent`: the number of the parent.
