@@ -117,8 +117,11 @@ def test_plans():
     game = new_game()
     plan, legal = game.plan, list(game.legal)
     assert plan.action in legal and plan.action == np.argmax(plan.visits)
-    assert plan.visits.sum() == plan.visits[legal].sum() == 12
-    np.testing.assert_allclose(plan.weights, plan.visits / 12, atol=1e-6)
+    # The search ended when the others could no longer catch up with the best move.
+    first, second = np.sort(plan.visits)[:-3:-1]
+    number = plan.visits[legal].sum()
+    assert plan.visits.sum() == number and first >= second + 12 - number
+    np.testing.assert_allclose(plan.weights, plan.visits / number, atol=1e-6)
     # The prior is the evaluator's softmax over legal squares.
     logits = np.linspace(1.0, 0.0, 65)[legal]
     np.testing.assert_allclose(game.prior[legal], np.exp(logits) / np.exp(logits).sum(), 1e-5)
@@ -134,7 +137,7 @@ def test_the_subtree_is_kept_for_both_sides_moves():
     # All simulations below the played move but the one that evaluated its leaf.
     reused = int(game.plan.stats["reused"])
     assert reused == visits[best] - 1 > 0
-    assert game.plan.visits.sum() == 12 + reused
+    assert reused < game.plan.visits.sum() <= 12 + reused
     assert game.play(int(game.plan.action)).plan.stats["reused"] > 0
 
 

@@ -46,7 +46,8 @@ def run(
 
 def replies(text: str) -> list[int]:
     words = "I play "
-    return [parse(line[len(words) : -1]) for line in text.splitlines() if line.startswith(words)]
+    said = [line[len(words) :] for line in text.splitlines() if line.startswith(words)]
+    return [parse(line.rstrip(".").partition(",")[0]) for line in said]
 
 
 @pytest.mark.parametrize("end", ["quit", "EXIT", "q", EOFError(), KeyboardInterrupt()])

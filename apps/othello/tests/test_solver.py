@@ -1,6 +1,7 @@
 """The solver of Othello's last moves, and the suite that it made."""
 
 import functools as ft
+import io
 import pathlib
 import subprocess
 import sys
@@ -10,11 +11,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from rich.console import Console
 
-from zero_app import Suite
+from zero_app import Session, Suite
 from zero_envs import Othello
 from zero_othello._app import APP
 
+from .helpers import new_game
 from .oracle import PASS, random_game
 
 
@@ -176,3 +179,27 @@ def test_the_suite_is_what_the_solver_says():
         assert 10 <= board[2].bit_count() <= 16
         found = {action: int(score) for action, score in enumerate(scores) if score > -128}
         assert solver.scores(*board) == found
+
+
+def test_games_are_played_exactly_from_twelve_empty_squares_on():
+    """Whatever the player's search or network says."""
+    game, rng = new_game(), np.random.default_rng(3)
+    while np.sum(game.stones == 0) > 12:
+        assert game.scores is None
+        game = game.play(int(rng.choice(game.legal)))
+    actions = [game.board.action(name) for name in game.moves]
+    found = Solver().scores(*position(actions))
+    assert game.scores == found and found[game.choice] == max(found.values())
+    out = io.StringIO()
+    read = iter(["why", "quit"])
+    session = Session(
+        game, Console(file=out, width=100), read=lambda _: next(read), first=not game.first_moves
+    )
+    session.run()
+    said = f"I play {game.name(game.choice).lower()}, which ends {max(found.values()):+d} for me."
+    assert said in out.getvalue() and "Solved, with the best moves of both:" in out.getvalue()
+    sign = 1 if game.first_moves else -1
+    while not game.over:  # both play perfectly, so what was promised is what comes
+        game = game.play(game.choice)
+    score = sign * int(game.stones.sum())
+    assert score + np.sign(score) * np.sum(game.stones == 0) == max(found.values())

@@ -4,7 +4,7 @@ import abc
 import copy
 import dataclasses
 import functools as ft
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TYPE_CHECKING
 
 import jax
@@ -104,6 +104,11 @@ class AbstractBoard(abc.ABC):
     @abc.abstractmethod
     def result(self, game: "Game") -> str:
         """The result in words: who has won, or that nobody has."""
+
+    def solve(self, game: "Game") -> Mapping[int, int] | None:
+        """What each legal move scores if both sides play perfectly from then on, as the player to
+        move sees it; `None` where that cannot be told at once."""
+        return None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -267,6 +272,18 @@ class Game:
                 stats={"invalid": jnp.zeros_like(action)},
             )
         return jax.tree.map(lambda x: np.asarray(x)[0], plan)
+
+    @ft.cached_property
+    def scores(self) -> Mapping[int, int] | None:
+        """The exact scores of the legal moves, where the board solves the position."""
+        return None if self.over else self.board.solve(self)
+
+    @property
+    def choice(self) -> int:
+        """The player's move: where the position is solved the best one, and else that of the
+        plan."""
+        scores = self.scores
+        return int(self.plan.action) if scores is None else max(scores, key=scores.__getitem__)
 
     @property
     def win_chance(self) -> float:

@@ -377,8 +377,8 @@ class GtpEngine:
             return game, self._pass
         if game.must_pass:
             return game, game.legal[0]
-        if colour not in self._clocks:
-            return game, int(game.plan.action)
+        if colour not in self._clocks or game.scores:
+            return game, game.choice
         ((plan, _, _),) = collections.deque(self._parts(game), maxlen=1)
         return game, int(plan.action)
 

@@ -186,10 +186,11 @@ class Session:
         else:
             # The first search is compiled, which takes longer than all others together.
             self._say("Thinking ..." if self._replied else "Thinking, and compiling the search ...")
-            action = int(game.plan.action)
+            action = game.choice
             self._replied = game
             self._goto(game.play(action))
-            self._say(f"I play {game.name(action).lower()}.")
+            known = f", which ends {game.scores[action]:+d} for me" if game.scores else ""
+            self._say(f"I play {game.name(action).lower()}{known}.")
             self._draw()
 
     def _move(self, text: str) -> None:
@@ -221,7 +222,7 @@ class Session:
         if self._replied is None:
             self._say("I have not moved yet.")
         else:
-            move = self._replied.name(int(self._replied.plan.action)).lower()
+            move = self._replied.name(self._replied.choice).lower()
             self._explain(f"Why I played {move}", self._replied)
 
     def _moves(self) -> None:
@@ -265,6 +266,10 @@ class Session:
         self._console.print(table)
         self._say(f"Expected: {' '.join(game.line(int(plan.action)))}")
         self._say(f"{game.mover} wins with a chance of {game.win_chance:.0%}.")
+        if scores := game.scores:
+            best = sorted(scores, key=scores.__getitem__, reverse=True)[:_HINTS]
+            told = ", ".join(f"{game.name(action).lower()} {scores[action]:+d}" for action in best)
+            self._say(f"Solved, with the best moves of both: {told}.")
 
     def _review(self) -> None:
         """Prints what the player thinks of every position, and which moves cost much."""
