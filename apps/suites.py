@@ -35,7 +35,7 @@ def games(env: str, plies: int) -> Iterator[list[int]]:
     """The actions of games without end, one of each temperature after the other."""
     trained = pretrained(env)
     alone: Any = with_simulations(trained.player, 0)
-    for round in range(1000):
+    for round in itertools.count():
         played = []
         for i, temperature in enumerate(_TEMPERATURES):
             actor = PolicyActor(alone.evaluate, temperature=temperature)

@@ -3,9 +3,10 @@
 The positions of games that a trained network plays against itself, one at a time: how many of the
 simulations `stop_early` saves, whether the moves are the same, and how long both searches take,
 which take turns. With `--reuse` the subtree of the move is kept, and the saved share is that of
-whole games. With `--match stop` a player that stops plays against one that does not, one game at a
-time, and with `--match prove` one that keeps what finished games prove against one that does not;
-both keep their trees. JSON lines, one for each number of simulations.
+whole games. With `--match stop` a player that stops plays against one that does not, two games at a
+time, of which each moves in one; with `--match prove` one that keeps what finished games prove
+against one that does not, 200 at a time. All keep their trees. JSON lines, one for each number of
+simulations.
 
     uv run python benchmarks/search_stop.py pgx/connect_four --simulations 64 200 800
     uv run python benchmarks/search_stop.py runs/quick --reuse
@@ -86,7 +87,7 @@ def main() -> None:
             stops = options.match == "stop"
             part: dict[str, Any] = {"stop_early": True} if stops else {"max_return": 1.0}
             plain = TreeSearch(simulations, PUCT(c), reuse=True)
-            # Rows of a batch stop together.
+            # Rows of a batch stop together, and half of the games are each player's to move.
             size = {"games": options.games, "batch": 2 if stops else 200, "seed": 1}
             found = play(model, dataclasses.replace(plain, **part), plain, **size)
             print(json.dumps({"simulations": simulations} | found), flush=True)

@@ -18,7 +18,7 @@ from . import workspace
 HEAVY = {
     *("jax", "jaxlib", "equinox", "optax", "orbax", "flashbax", "flax", "chex", "distreqx"),
     *("mctx", "pgx", "jumanji", "brax", "mujoco", "scipy", "matplotlib", "PIL", "resvg_py"),
-    *("tensorboardX", "tyro", "rich", "numpy", "safetensors", "starlette", "uvicorn"),
+    *("tensorboardX", "tyro", "rich", "numpy", "safetensors", "starlette", "uvicorn", "numba"),
 }
 _JAX = {"jax", "jaxlib", "numpy", "equinox"}
 _FLASHBAX = {"flashbax", "flax", "chex", "rich"}

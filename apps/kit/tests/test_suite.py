@@ -81,12 +81,6 @@ def test_the_result_may_be_kept_by_worse_moves():
     assert (row["best"], row["kept"], row["loss_mean"]) == (0.6, 1, pytest.approx(0.4))
 
 
-def test_a_suite_of_another_game_is_noticed():
-    suite = dataclasses.replace(nim_suite(), scores=np.array([[-128, -128, 1]] * 5))
-    with pytest.raises(ValueError, match="illegal move, or the suite is of another game"):
-        suite.measure(Nim(HEAP), takes(0), key=jax.random.key(0))
-
-
 def test_files_hold_what_was_written(tmp_path):
     suite, path = nim_suite(), tmp_path / "all.npz"
     suite.write(path)
@@ -99,7 +93,7 @@ def test_files_hold_what_was_written(tmp_path):
     np.savez(path, moves=suite.moves)
     with pytest.raises(RunError, match="is no suite of positions"):
         Suite.read(path)
-    with pytest.raises(ValueError, match="each with a legal move"):
+    with pytest.raises(ValueError, match="without a legal move"):
         Suite(suite.moves, np.full((5, 3), -128))
 
 
@@ -159,3 +153,26 @@ def test_a_solver_without_its_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="--extra judges` or install it with `pip install numba`"):
         compiled(lambda x: x)
+
+
+@pytest.mark.parametrize(
+    "moves, scores",
+    [
+        ([0, 1, 2, 2, 2, 2, 0], {0: 1}),  # past the end of the game
+        ([2, 2, 2, 2, 0, 1], {0: 1}),  # takes 2 of the last one
+        ([0], {0: 1, 1: 1, 2: 1, 3: 1}),  # another number of actions
+        ([0], {0: 1, 1: 1}),  # a legal move without a score
+    ],
+)
+def test_a_suite_of_another_game_is_refused(moves, scores):
+    suite = Suite.of([(moves, scores)], max(3, len(scores)))
+    with pytest.raises(ValueError, match="of another game"):
+        suite.measure(Nim(HEAP), takes(0), key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    "positions", [[], [([], {0: 200})], [([40000], {0: 1})]], ids=["none", "score", "move"]
+)
+def test_what_a_file_cannot_hold_is_refused(positions):
+    with pytest.raises(ValueError, match="scores from -127 to 127"):
+        Suite.of(positions, 3)

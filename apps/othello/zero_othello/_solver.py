@@ -214,8 +214,8 @@ def _order(mine, legal, own, theirs, empty, known):
 
 @compiled
 def _search(own, theirs, empty, alpha, beta, table, plies, nodes):
-    """The score if it is between `alpha` and `beta`, else a bound of it that is as far or further
-    out: principal variation search, fail soft (Reinefeld, 1983).
+    """The score if it is between `alpha` and `beta`; below them an upper bound of it, above them a
+    lower one: principal variation search, fail soft (Reinefeld, 1983).
 
     **Arguments:**
 
@@ -309,8 +309,8 @@ class Solver:
         return int(self._nodes[0])
 
     def score(self, own: int, theirs: int, empty: int, low: int = -64, high: int = 64) -> int:
-        """The score of a board; if it is not between `low` and `high`, one that is as far out or
-        less far."""
+        """The score of a board if it is between `low` and `high`; below them an upper bound of it,
+        above them a lower one."""
         board = _U(own), _U(theirs), _U(empty)
         return int(_search(*board, low, high, self._table, self._plies, self._nodes))
 

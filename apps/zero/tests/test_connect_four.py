@@ -163,3 +163,9 @@ def test_a_trained_player_is_judged_by_a_set(zero):
     code, _, err = zero(*words[:3], "end")
     assert code == 2 and err.endswith(f"--suite end is unknown; give {', '.join(SETS)} or all.\n")
     assert zero("eval", "pgx/connect_four", "--suite", "endgames")[0] == 2
+
+
+def test_an_empty_table_knows_nothing_of_the_empty_board():
+    """Its key is not that of an entry that was never written."""
+    solver = Solver(10)
+    assert not solver.ends_within(0, 0, 3) and solver.nodes > 5

@@ -80,7 +80,7 @@ def _search(own, both, number, alpha, beta, table, plies, nodes):
     if number >= _CELLS - 2:
         return 0
     low, high = -((_CELLS - 2 - number) // 2), (_CELLS - 1 - number) // 2
-    key = own + both
+    key = own + both + _BOTTOM  # never 0, which is an entry that was not written
     slot = np.int64(((key * _U(0x9E3779B97F4A7C15)) >> _U(20)) % _U(len(table)))
     entry = table[slot]
     if entry >> _U(_SHIFT) == key:
@@ -164,9 +164,7 @@ class Solver:
         if plies < 1 or now or number + plies >= _CELLS:
             return plies > 0
         # The last stones with which the player to move wins, and the opponent.
-        last, other = sorted(
-            (number + plies, number + plies - 1), key=lambda k: (number - k) % 2 == 0
-        )
+        last, other = number + plies - (plies % 2 == 0), number + plies - plies % 2
         win, loss = (44 - last) // 2, -((44 - other) // 2)
         return self._bound(own, both, win - 1) >= win or self._bound(own, both, loss) <= loss
 

@@ -157,6 +157,16 @@ def test_a_move_that_loses_is_not_played(kind):
         assert unproven.action[0] == 2
 
 
+def test_a_plan_takes_no_untried_move_beside_a_proven_win():
+    bounds = Bounds(jnp.asarray([[1.0, -1, -1]]), jnp.asarray([[1.0, 1, -1]]), 1.0)
+    legal, visits = jnp.ones((1, 3), bool), jnp.asarray([[2.0, 0, 1]])
+    playable = bounds.playable(legal, jnp.asarray([[1.0, 0, -1]]), visits)
+    assert playable.tolist() == [[True, False, False]]
+    draw = Bounds(jnp.asarray([[0.0, -1, -1]]), jnp.asarray([[0.0, 1, 1]]), 1.0)
+    playable = draw.playable(legal, jnp.asarray([[0.0, 0.3, -0.3]]), visits + 1)
+    assert playable.tolist() == [[True, True, False]]
+
+
 def test_a_lost_position_is_played_as_without_proofs():
     """Moves that all lose differ in their visits, and no one is preferred for its number."""
     nim = Nim()

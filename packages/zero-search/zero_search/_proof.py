@@ -60,6 +60,10 @@ class Bounds(eqx.Module):
         low, high = self.of_node(legal)
         return jnp.any(legal, axis=1) & (low == high)
 
+    def better(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
+        """The legal actions that may be better than what the player is sure of."""
+        return legal & (self.high > self.of_node(legal)[0][:, None])
+
     def best(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
         """The legal actions that no other one is better than for sure."""
         return legal & (self.high >= self.of_node(legal)[0][:, None])
@@ -67,16 +71,18 @@ class Bounds(eqx.Module):
     def unknown(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
         """The actions to search: those whose return is not known and may be better than what the
         player is sure of; at nodes that are proven, the best ones."""
-        left = legal & ~self.known & (self.high > self.of_node(legal)[0][:, None])
+        left = self.better(legal) & ~self.known
         return jnp.where(jnp.any(left, axis=1, keepdims=True), left, self.best(legal))
 
     def playable(
         self, legal: Bool[Array, "batch actions"], qvalues: PerAction, visits: PerAction
     ) -> Bool[Array, "batch actions"]:
-        """The actions that a plan may take: of the best ones those whose return is known, and those
-        whose Q-value is not below any known return. All legal ones if none of these was visited."""
+        """The actions that a plan may take: the best ones of those whose return is known, and those
+        that may be better, unless their Q-value is below a known return. All legal ones if none of
+        these was visited."""
         sure = jnp.max(jnp.where(legal & self.known, self.low, -jnp.inf), axis=1, keepdims=True)
-        found = self.best(legal) & (self.known | (visits == 0) | (qvalues >= sure))
+        likely = self.better(legal) & ((visits == 0) | (qvalues >= sure))
+        found = (self.best(legal) & self.known) | likely
         some = jnp.any(found & (visits > 0), axis=1, keepdims=True)
         return jnp.where(some, found, legal)
 

@@ -150,10 +150,11 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         `"plain"`.
     - `stop_early`: ends the search of a batch once no simulation that is left could make another
         action the most visited in any row, or with `max_return` once all roots are proven. From the
-        same trees the action is that of all simulations; weights and values are those of fewer, and
-        depend on the other rows. It needs roots that are searched as all nodes are (`PriorRoot`)
-        and a readout that takes the most visited action (`VisitCounts`). Under `jax.shard_map`
-        devices end at different times, so a model may have no collectives.
+        same trees the action is that of all simulations, with `max_return` an equally good one;
+        weights and values are those of fewer, and depend on the other rows. It needs roots that are
+        searched as all nodes are (`PriorRoot`) and a readout that takes the most visited action
+        (`VisitCounts`). Under `jax.shard_map` devices end at different times, so a model may have
+        no collectives.
     - `kernels`: `"pallas"` walks down in one kernel of a GPU and up in another, instead of the
         loops of several kernels a turn that XLA makes of `"plain"`. The trees are the same up to
         rounding, and grow 1.3 to 3.5 times as fast on an H200. On a CPU it is interpreted, which is

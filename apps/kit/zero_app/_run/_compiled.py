@@ -1,5 +1,6 @@
 """Functions of numbers and arrays that are compiled for the CPU."""
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -19,8 +20,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def compiled(function: _Function) -> _Function:
     """A function of NumPy numbers and arrays that numba compiles when it is called first, and keeps
-    on disk, in `~/.cache/zero/numba`, for the next process. Where it calls itself, then with the
-    types that it was called with: else the next process crashes (numba issue 6061).
+    on disk, in `~/.cache/zero` or in `NUMBA_CACHE_DIR`, for the next process. One that calls itself
+    does so with the types that it was called with: else the next process crashes (numba issue
+    6061).
 
     **Raises:** [`zero_app.UsageError`][] where numba is not installed.
     """
@@ -31,12 +33,17 @@ def compiled(function: _Function) -> _Function:
         )
     numba: Any = importlib.import_module("numba")
 
+    plain = inspect.unwrap(function)  # tests wrap every function of a module
     caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    # What was compiled has these lines in it, and numba looks at the file of the function alone.
+    mark = hashlib.sha256(inspect.getsource(count_bits).encode()).hexdigest()[:8]
     # numba asks for its folder when it is told of a function. By default that is beside the source.
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(caches / "zero" / "numba")
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = before or str(caches / "zero" / f"numba-{mark}")
     try:
-        # Tests wrap every function of a module, which numba cannot compile.
-        return numba.njit(cache=True)(inspect.unwrap(function))
+        return numba.njit(cache=True)(plain)
+    except RuntimeError:  # nothing can be written there, so each process compiles
+        return numba.njit(plain)
     finally:
         numba.config.CACHE_DIR = before
 

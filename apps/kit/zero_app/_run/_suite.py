@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Int, Key, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractDiscreteEnvironment, Observation
 from zero_train import AbstractActor, score_interval
@@ -44,8 +44,15 @@ class Suite:
     scores: Int[np.ndarray, "positions actions"]
 
     def __post_init__(self) -> None:
-        if len(self.moves) != len(self.scores) or not (self.scores > ILLEGAL).any(axis=1).all():
-            raise ValueError("a suite needs positions, each with a legal move")
+        fits = self.moves.max(initial=0) < 2**15 and self.scores.max(initial=0) <= -ILLEGAL - 1
+        fits = fits and self.moves.min(initial=0) >= -1 and self.scores.min(initial=0) >= ILLEGAL
+        if not (fits and len(self.moves) == len(self.scores) > 0):
+            raise ValueError(
+                f"a suite of {len(self.moves)} positions and {len(self.scores)} rows of scores was "
+                "given; give as many of both, actions below 32768 and scores from -127 to 127."
+            )
+        if not (self.scores > ILLEGAL).any(axis=1).all():
+            raise ValueError("a suite has a position without a legal move; leave it out.")
 
     @staticmethod
     def of(
@@ -53,7 +60,7 @@ class Suite:
     ) -> "Suite":
         """A suite of positions, each by the actions from the start of the game and by the scores of
         its legal actions."""
-        plies = max(len(actions) for actions, _ in positions)
+        plies = max((len(actions) for actions, _ in positions), default=0)
         moves = np.full((len(positions), plies), -1, np.int32)
         scores = np.full((len(positions), num_actions), ILLEGAL, np.int32)
         for i, (actions, known) in enumerate(positions):
@@ -65,7 +72,7 @@ class Suite:
     def read(path: str | os.PathLike[str]) -> "Suite":
         """Reads what `write` wrote.
 
-        **Raises:** [`zero_app.RunError`][] for anything else.
+        **Raises:** [`zero_app.RunError`][] for other files, and `OSError` without one.
         """
         try:
             with open(path, "rb") as file, np.load(file) as stored:
@@ -90,12 +97,14 @@ class Suite:
         best, and `loss_se` its standard error.
         """
         keys = jr.split(key, len(self.moves))
-        reached = _reached(env, player, jnp.asarray(self.moves, jnp.int32))
-        action = np.asarray(_act(player, *reached, keys))
+        fits, state, obs, carry = _reached(env, player, jnp.asarray(self.moves, jnp.int32))
+        if not (np.all(fits) and np.array_equal(np.asarray(obs.legal), self.scores > ILLEGAL)):
+            raise ValueError(
+                "the suite is of another game: its moves, or those it scores, are illegal"
+            )
+        action = np.asarray(_act(player, state, obs, carry, keys))
         best = self.scores.max(axis=1)
         score = np.take_along_axis(self.scores, action[:, None], axis=1)[:, 0]
-        if (score == ILLEGAL).any():
-            raise ValueError("the player made an illegal move, or the suite is of another game")
         row: dict[str, Any] = {"positions": len(best)}
         for name, good in ("best", score == best), ("kept", np.sign(score) == np.sign(best)):
             low, high = score_interval(good[:, None].astype(float))
@@ -146,16 +155,22 @@ def suite_sentence(row: dict[str, Any]) -> str:
 @eqx.filter_jit
 def _reached(
     env: AbstractDiscreteEnvironment, player: AbstractActor, moves: Int[Array, "positions plies"]
-) -> tuple[PyTree[Array], Observation, PyTree[Array]]:
-    """The states after these moves, what is observed there, and the carry of a player."""
+) -> tuple[Bool[Array, " positions"], PyTree[Array], Observation, PyTree[Array]]:
+    """Whether these moves are legal and end no game, the states after them, what is observed there,
+    and the carry of a player."""
 
-    def move(state: Any, action: Int[Array, ""]) -> tuple[Any, None]:
-        after, _ = env.step(state, jnp.maximum(action, 0), key=jr.key(0))
-        return jax.tree.map(lambda x, y: jnp.where(action < 0, x, y), state, after), None
+    def move(state: Any, action: Int[Array, ""]) -> tuple[Any, Bool[Array, ""]]:
+        legal = env.observe(state).legal
+        assert legal is not None  # the actions are numbered
+        exists = (action >= 0) & (action < legal.shape[0])
+        after, told = env.step(state, jnp.where(exists, action, 0), key=jr.key(0))
+        state = jax.tree.map(lambda x, y: jnp.where(action < 0, x, y), state, after)
+        fits = exists & legal[jnp.where(exists, action, 0)] & ~told.last
+        return state, (action < 0) | fits
 
     start = env.init(key=jr.key(0))
-    state = jax.vmap(lambda actions: jax.lax.scan(move, start, actions)[0])(moves)
-    return state, jax.vmap(env.observe)(state), player.init(state)
+    state, fits = jax.vmap(lambda actions: jax.lax.scan(move, start, actions))(moves)
+    return jnp.all(fits, axis=1), state, jax.vmap(env.observe)(state), player.init(state)
 
 
 # A program of its own: XLA would look long into a search of trees that it knows to be empty.
