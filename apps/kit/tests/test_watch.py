@@ -99,7 +99,7 @@ class _Counting(AbstractDiscreteEnvironment):
 def test_the_simulator_of_an_episode_is_closed(shown):
     """Also where somebody looks at its first moments alone; and they stay as they were."""
     worlds = _Worlds()
-    seen = moments(_Counting(worlds), RandomActor(), start=jr.key(0), key=jr.key(1), most=3)
+    seen = moments(_Counting(worlds=worlds), RandomActor(), start=jr.key(0), key=jr.key(1), most=3)
     found = list(itertools.islice(seen, shown))
     assert [int(now.state[0]) for now in found] == list(range(4))[:shown]
     del seen
@@ -107,7 +107,7 @@ def test_the_simulator_of_an_episode_is_closed(shown):
 
 
 def test_what_a_simulator_writes_again_is_not_seen():
-    episode = Episode(_Counting(_Worlds()), RandomActor(), key=jr.key(0))
+    episode = Episode(_Counting(worlds=_Worlds()), RandomActor(), key=jr.key(0))
     before = episode.state
     episode.step(jnp.zeros(1, jnp.int32), key=jr.key(1))
     assert (before == 0).all() and (episode.state == 1).all()

@@ -232,7 +232,7 @@ def ale_environment(name: str, **options: Any) -> _Adapted:
     [`zero_envs.gymnasium_environment`][].
 
     Its last four frames are seen, in grey and of 84 x 84 pixels. Each action is held for four
-    frames, and the one before it is repeated with a probability of 0.25 (Machado et al., 2018,
+    frames, and the action before it is repeated with a probability of 0.25 (Machado et al., 2018,
     https://arxiv.org/abs/1709.06009). An episode begins with up to 30 idle frames and, in the games
     that wait for it, with the button that starts them: `noop_max=0` and `use_fire_reset=False` turn
     that off. Rewards are those of the game: `reward_clipping=True` clips them to [-1, 1].

@@ -72,9 +72,10 @@ def train(
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
-    the same, byte for byte, as that of a run that never stopped. Where the latest checkpoint is
-    damaged, the run continues from the one before. Where it was killed before its first
-    checkpoint, it starts again. When all steps are done, the folder has a file `finished`.
+    the same, byte for byte, as that of a run that never stopped, but where simulators on the host
+    begin anew. Where the latest checkpoint is damaged, the run continues from the one before. Where
+    it was killed before its first checkpoint, it starts again. When all steps are done, the folder
+    has a file `finished`.
 
     **Arguments:**
 
