@@ -10,6 +10,7 @@ import pytest
 
 from zero_memory import TrajectoryBuffer
 from zero_train import (
+    _step,
     close,
     collect,
     data_mesh,
@@ -185,6 +186,15 @@ def test_worlds_are_closed_once_and_said_to_be_missing(opened):
     assert step(loop, jax.device_put(saved))[1]["cut"] == ENVS
     close(state)
     assert [x.closed for x in opened] == [1, 1, 0]
+
+
+def test_worlds_are_closed_where_the_buffer_is_never_full(opened, monkeypatch):
+    monkeypatch.setattr(TrajectoryBuffer, "ready", lambda self, state: False)
+    monkeypatch.setattr(_step, "_MAX_FILLS", 2)
+    loop = _loop(Written())
+    with pytest.raises(ValueError, match="cannot be sampled"):
+        fill(loop, init(loop, key=jr.key(0)))
+    assert [x.closed for x in opened] == [1]
 
 
 def test_worlds_of_another_environment_are_not_gone_on_in(opened):

@@ -21,7 +21,7 @@ from ._agent import AbstractActor, Experience
 from ._checks import check_kind
 from ._collect import collect, Episodes, start
 from ._dispatch import dispatched
-from ._hosted import begun, blank_rows, collected_on_host, lower_deciding
+from ._hosted import begun, blank_rows, close, collected_on_host, lower_deciding
 from ._learning import with_arrays
 from ._loop import (
     act,
@@ -99,6 +99,7 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
         if bool(ready(state)):
             return state
         state = _collected(loop, state)
+    close(state)
     raise ValueError(said)
 
 
