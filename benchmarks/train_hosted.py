@@ -79,7 +79,8 @@ def begun(name: str, agent: str) -> list[Any]:
     state = fill(loop, init(loop, key=jr.key(0)))
     for _ in range(2):
         state = half(learn_half, loop, half(collect_half, loop, state, {}), {})
-    for worlds in getattr(loop.env, "live", {}).values():
+    if state.episodes.worlds is not None:
+        _, worlds = _hosted._LIVE[int(state.episodes.worlds[0])]
         worlds.step = timed("worlds", worlds.step)
     return [loop, state]
 

@@ -254,6 +254,7 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: ENVS.make("othello", size=8), r'make\("othello"\).*size'),
     (lambda: ENVS.make("pgx/othello", size=8), r'make\("pgx/othello"\).*size'),
     (lambda: ENVS.PgxEnvironment(None), r"PgxEnvironment\(None\): give an id or"),
+    (lambda: ENVS.gymnasium_environment(3), r"gymnasium_environment\(3\): give the name"),
     (lambda: ENVS.PgxEnvironment(Nim()), "give an id or a pgx.Env"),
     (lambda: ENVS.PgxEnvironment("tic_tac_toe", hidden="no"), "hidden='no'"),
     (lambda: ENVS.JumanjiEnvironment(3), r"JumanjiEnvironment\(3\): give an id or"),

@@ -1,14 +1,18 @@
 """An episode move by move, and its pictures."""
 
 import io
+import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 from rich.console import Console
 
 from zero_app import Episode, is_plain, moments, screen
+from zero_envs import AbstractDiscreteEnvironment, AbstractWorlds, HostStep, Observation
 from zero_envs.testing import Corridor, Nim
 from zero_search import Plan, TreeSearch
 from zero_train import EnvironmentModel, PlanningActor, RandomActor
@@ -49,6 +53,55 @@ def test_keys_decide_what_a_random_actor_plays():
 
     assert played(1) == played(1)
     assert len({tuple(played(seed)) for seed in range(4)}) > 1
+
+
+class _Worlds(AbstractWorlds):
+    """A simulator that counts in the array that it showed."""
+
+    def __init__(self):
+        self.seen, self.closed = np.zeros((1, 2), np.float32), 0
+
+    def reset(self):
+        return self.seen
+
+    def step(self, action):
+        self.seen += 1
+        ones = np.ones(1, np.float32)
+        return HostStep(self.seen, ones, ones, np.zeros(1, np.bool_))
+
+    def close(self):
+        self.closed += 1
+
+
+class _Counting(AbstractDiscreteEnvironment):
+    worlds: _Worlds = eqx.field(static=True)
+    num_actions: int = 1
+    num_players: int = 1
+    hidden: bool = False
+    name: str = "counting"
+
+    def init(self, *, key):
+        raise ValueError
+
+    def step(self, state, action, *, key):
+        raise ValueError
+
+    def observe(self, state):
+        return Observation(state, jnp.ones(1, jnp.bool_))
+
+    def open(self, num_worlds, *, key):
+        return self.worlds
+
+
+@pytest.mark.parametrize("shown", [1, 2, 9])
+def test_the_simulator_of_an_episode_is_closed(shown):
+    """Also where somebody looks at its first moments alone; and they stay as they were."""
+    worlds = _Worlds()
+    seen = moments(_Counting(worlds=worlds), RandomActor(), start=jr.key(0), key=jr.key(1), most=3)
+    found = list(itertools.islice(seen, shown))
+    assert [int(now.state[0]) for now in found] == list(range(4))[:shown]
+    del seen
+    assert worlds.closed == 1
 
 
 @pytest.mark.parametrize("most, ending", [(50, "terminated"), (1, "truncated")])

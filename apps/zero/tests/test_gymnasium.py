@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from zero_app import read_lines
 
@@ -18,8 +19,20 @@ SMALL = {
 }
 
 
+@pytest.fixture
+def running(monkeypatch):
+    """The simulators that were opened and are not closed."""
+    found, begin, close = set(), CartPoleVectorEnv.reset, CartPoleVectorEnv.close
+    reset = lambda self, **options: found.add(self) or begin(self, **options)
+    monkeypatch.setattr(CartPoleVectorEnv, "reset", reset)
+    monkeypatch.setattr(
+        CartPoleVectorEnv, "close", lambda self, **_: found.discard(self) or close(self)
+    )
+    return found
+
+
 @pytest.mark.parametrize("agent", SMALL)
-def test_a_run_is_resumed_and_measured(agent, zero, tmp_path, without_charts):
+def test_a_run_is_resumed_and_measured(agent, zero, tmp_path, without_charts, running):
     out, name = tmp_path / agent, "gymnasium/CartPole-v1"
     words = ["--agent", agent, "--preset", "tiny", *SMALL[agent].split(), "--out", out]
     words += ["--evaluate-every", 2, "--checkpoint-every", 1]
@@ -35,6 +48,7 @@ def test_a_run_is_resumed_and_measured(agent, zero, tmp_path, without_charts):
     assert f"the simulators of {name} cannot be saved: all running episodes begin anew" in printed
     first, second = read_lines(out / "metrics.jsonl")
     assert first == rows[0] and second["step"] == 2
+    assert rows[1]["cut"] == 0 < second["cut"] and not running
     # The first row of every environment is the end of its episode.
     assert second["games"] - first["games"] >= 4
     (row,) = read_lines(out / "evaluations.jsonl")
@@ -42,7 +56,7 @@ def test_a_run_is_resumed_and_measured(agent, zero, tmp_path, without_charts):
     code, printed, err = zero("eval", out, "--games", 4, "--json")
     assert code == 0 and json.loads(printed)["episodes"] == 4, err
     code, printed, err = zero("watch", out)
-    assert code == 0 and "return" in printed, err
+    assert code == 0 and "return" in printed and not running, err
     if agent == "muzero":
         code, _, err = zero("export", out, "--simulations", 2, "--out", tmp_path / "exported")
         assert code == 2 and f"the simulator of {name} runs on the host" in err

@@ -14,14 +14,14 @@ import pytest
 from gymnasium import spaces
 
 from zero_envs import (
+    AbstractContinuousEnvironment,
+    AbstractDiscreteEnvironment,
+    AbstractFactoredEnvironment,
     ale_environment,
     CartPole,
-    ContinuousGymnasiumEnvironment,
     environment_facts,
     envpool_environment,
-    FactoredGymnasiumEnvironment,
     gymnasium_environment,
-    GymnasiumEnvironment,
     Hosted,
     known_environments,
     make,
@@ -29,9 +29,9 @@ from zero_envs import (
 
 
 class Toy(gymnasium.Env):
-    """It shows what its action was, until the fifth."""
+    """It says what its action was, and shows samples, until the fifth step."""
 
-    def __init__(self, seen: spaces.Space, taken: spaces.Space):
+    def __init__(self, seen: spaces.Space, taken: spaces.Space, table: Any = None):
         self.observation_space, self.action_space = seen, taken
         seen.seed(0)
 
@@ -113,7 +113,12 @@ def test_observations_are_pytrees():
         {
             "pair": spaces.Tuple([spaces.Discrete(3, start=5), spaces.MultiBinary(2)]),
             "wide": spaces.Box(0, 1, (2,), np.float64),
+            "several": spaces.MultiDiscrete(
+                np.array([[2, 3], [4, 2]]), start=np.array([[1, 0], [0, -1]])
+            ),
             "image": spaces.Box(0, 255, (6, 5, 3), np.uint8),
+            "grey": spaces.Box(0, 255, (6, 5), np.uint8),
+            "plane": spaces.Box(0, 1, (7,), np.uint8),
             "frames": spaces.Box(0, 255, (4, 6, 6), np.uint8),
         }
     )
@@ -123,28 +128,63 @@ def test_observations_are_pytrees():
     blank = jax.tree.map(lambda x: (x.shape, x.dtype), env.init(key=jr.key(0)))
     assert blank == jax.tree.map(lambda x: (x.shape[1:], x.dtype), state)
     features = jax.vmap(env.observe)(jax.tree.map(jnp.asarray, state)).features
-    assert features["pair"][0].shape == (3, 3) and (features["pair"][0].sum(axis=1) == 1).all()
-    assert features["wide"].dtype == jnp.float32
-    assert features["image"].shape == (3, 6, 5, 3) and features["frames"].shape == (3, 6, 6, 4)
-    np.testing.assert_allclose(
-        features["frames"][1, ..., 2], state["frames"][1, 2].astype(np.float32) / 255, rtol=1e-6
-    )
+    assert {x.dtype for x in jax.tree.leaves(features)} == {jnp.dtype(np.float32)}
+    pair, bits = features["pair"]
+    np.testing.assert_array_equal(pair, np.eye(3)[state["pair"][0]])
+    np.testing.assert_array_equal(bits, state["pair"][1])
+    each = [np.eye(n)[state["several"].reshape(3, 4)[:, i]] for i, n in enumerate((2, 3, 4, 2))]
+    np.testing.assert_array_equal(features["several"], np.concatenate(each, axis=1))
+    for name, seen in (
+        ("image", state["image"]),
+        ("grey", state["grey"][..., None]),
+        ("frames", np.moveaxis(state["frames"], 1, 3)),
+    ):
+        np.testing.assert_allclose(features[name], seen.astype(np.float32) / 255, rtol=1e-6)
+    np.testing.assert_array_equal(features["plane"], state["plane"])
+
+
+def test_dtypes_are_those_of_the_space():
+    """And not those of what is shown, such as Python's integers; also in double precision."""
+    env: Any = toy(spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 9, (2,), np.int64)]))
+    state = env.simulator.shown((np.array([1, 2], np.uint8), np.zeros((2, 2), np.float64)))
+    assert [x.dtype for x in state] == [np.int32, np.int32]
+    with jax.enable_x64(True):
+        features = env.observe(env.init(key=jr.key(0))).features
+        assert [x.dtype for x in features] == [np.float32, np.int32]
+
+
+def test_two_of_a_name_are_one_program():
+    """JAX compiles once for what is equal and has one hash."""
+    parts = lambda env: jax.tree.structure(env)
+    for made in (lambda: gymnasium_environment("CartPole-v1"), lambda: toy(table=np.arange(3))):
+        first, second = parts(made()), parts(made())
+        assert first == second and hash(first) == hash(second)
+    assert parts(toy(table=np.arange(1, 4))) != first
+    boxes = [spaces.Box(0, 1, (2,)), spaces.Box(0, 2, (2,))]
+    assert len({parts(toy(taken=box)) for box in (*boxes, boxes[0])}) == 2
+
+
+@pytest.mark.parametrize("options, most", [({}, 500), ({"max_episode_steps": 7}, 7)])
+@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+def test_the_time_limit_is_that_of_what_is_made(mode, options, most):
+    env = gymnasium_environment("CartPole-v1", vectorization_mode=mode, **options)
+    assert env.max_steps == most
 
 
 def test_actions_are_those_of_the_simulator():
     box = toy(taken=spaces.Box(np.array([0.0, -2.0]), np.array([1.0, 6.0]), dtype=np.float64))
-    assert isinstance(box, ContinuousGymnasiumEnvironment) and box.action_size == 2
+    assert isinstance(box, AbstractContinuousEnvironment) and box.action_size == 2
     given = _given(box, np.array([[-1, -1], [0, 0.5], [7, np.nan]], np.float32))
     np.testing.assert_allclose(given, [[0, -2], [0.5, 4], [1, 2]])
     several: Any = toy(taken=spaces.MultiDiscrete([2, 3]))
-    assert type(several) is FactoredGymnasiumEnvironment and several.num_values == (2, 3)
+    assert isinstance(several, AbstractFactoredEnvironment) and several.num_values == (2, 3)
     seen: Any = several.observe(several.init(key=jr.key(0)))
     assert seen.legal.shape == (5,)
     np.testing.assert_array_equal(
         _given(several, np.array([[1, 2], [9, -1]], np.int32)), [[1, 2], [1, 0]]
     )
     late = toy(taken=spaces.Discrete(2, start=3))
-    assert isinstance(late, GymnasiumEnvironment) and late.num_actions == 2
+    assert isinstance(late, AbstractDiscreteEnvironment) and late.num_actions == 2
     np.testing.assert_array_equal(_given(late, np.array([0, 1, -1], np.int32)), [3, 4, 3])
 
 
@@ -152,7 +192,13 @@ def test_actions_are_those_of_the_simulator():
     "options, said",
     [
         ({"seen": spaces.Text(3)}, "a part of its observation is a Text"),
-        ({"taken": spaces.Tuple([spaces.Discrete(2)])}, "its actions are a Tuple"),
+        ({"seen": spaces.Dict({})}, "its observation is empty"),
+        (
+            {"seen": spaces.Box(0, 255, (4, 9, 9, 3), np.uint8)},
+            r"of shape \[4, 9, 9, 3\]; thr",
+        ),
+        ({"taken": spaces.Tuple([spaces.MultiDiscrete(np.arange(1, 41))])}, "are a Tuple"),
+        ({"taken": spaces.MultiDiscrete(np.ones((2, 2), int))}, "its actions are a MultiDiscrete"),
         ({"taken": spaces.Box(-np.inf, np.inf, (2,))}, "its actions have no bounds"),
         ({"vector_kwargs": {"autoreset_mode": "SameStep"}}, "resets by SAME_STEP; NEXT_STEP"),
         ({"colour": 3}, "unexpected keyword argument 'colour'"),
@@ -169,7 +215,8 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d", raising=False)
     for name in [x for x in sys.modules if x.startswith("gymnasium.envs.box2d")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ImportError, match="Box2D is not installed") as caught:
+    why = "Box2D is not installed.*; install zero-envs with its extra `gymnasium`"
+    with pytest.raises(ImportError, match=why) as caught:
         make("gymnasium/LunarLander-v3")
     assert "\n" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "envpool", None)
@@ -182,7 +229,7 @@ def test_names_are_known_without_importing_anything():
     assert known["gymnasium/LunarLander-v3"].actions == "discrete"
     assert known["gymnasium/Ant-v5"].actions == "continuous"
     assert known["ale/Breakout"].hosted and "ale/Combat" not in known
-    assert "gymnasium/Ant-v2" not in known
+    assert not {"gymnasium/Ant-v2", "gymnasium/Pusher-v4"} & {*known}
     with pytest.raises(ValueError, match="Did you mean gymnasium/LunarLander-v3"):
         make("gymnasium/LunarLandr-v3")
     with pytest.raises(ValueError, match="Did you mean ale/Breakout"):
@@ -195,6 +242,7 @@ def test_names_are_known_without_importing_anything():
     "name",
     [
         "Acrobot-v1",
+        "Ant-v5",
         "BipedalWalker-v3",
         "Blackjack-v1",
         "LunarLander-v3",
@@ -214,7 +262,7 @@ def test_a_game_of_atari():
     env: Any = ale_environment("Breakout")
     assert env.num_actions == 4
     worlds = env.open(2, key=jr.key(0))
-    first = worlds.reset()
+    first = np.array(worlds.reset())
     paid = [worlds.step(np.array([1, 1] if t == 0 else [2, 3], np.int32)) for t in range(8)]
     features = jax.vmap(env.observe)(jnp.asarray(paid[-1].state)).features
     assert features.shape == (2, 84, 84, 4) and float(features.max()) <= 1

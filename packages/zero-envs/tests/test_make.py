@@ -25,6 +25,7 @@ from zero_envs import (
 OWN = ("2048", "cartpole", "minesweeper", "monsters", "othello", "pendulum")
 #: Their registries have them, and `make` refuses them; of MuJoCo Playground it refuses all robots.
 REFUSED = {
+    "gymnasium/Pusher-v4",
     "gymnax/MNISTBandit-bsuite",
     "jumanji/Connector-v3",
     "jumanji/LevelBasedForaging-v0",

@@ -58,20 +58,15 @@ if typing.TYPE_CHECKING:
         Game2048State as Game2048State,
     )
     from ._gymnasium import (
-        AbstractGymnasiumEnvironment as AbstractGymnasiumEnvironment,
         ale_environment as ale_environment,
-        ContinuousGymnasiumEnvironment as ContinuousGymnasiumEnvironment,
         envpool_environment as envpool_environment,
-        FactoredGymnasiumEnvironment as FactoredGymnasiumEnvironment,
         gymnasium_environment as gymnasium_environment,
-        GymnasiumEnvironment as GymnasiumEnvironment,
     )
     from ._gymnax import gymnax_environment as gymnax_environment
     from ._hosted import (
         AbstractWorlds as AbstractWorlds,
         Hosted as Hosted,
         HostStep as HostStep,
-        Live as Live,
     )
     from ._jumanji import (
         FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,

@@ -2,7 +2,6 @@
 Learning Environment and EnvPool, stepped on the host."""
 
 import dataclasses
-import functools as ft
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -22,34 +21,94 @@ from ._environment import (
     Transition,
 )
 from ._foreign import Bounds, checked_bounds, import_or_explain
-from ._hosted import AbstractWorlds, cannot_step, HostStep, Live
+from ._hosted import AbstractWorlds, cannot_step, HostStep
 from ._known import names_of, unknown
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Simulator:
-    """How the simulators of an environment are made, and what they show and take.
+    """How the simulators of an environment are made, and what they show and take. Those of two
+    environments that are made alike are equal, so that JAX compiles once for both.
 
     **Attributes:**
 
-    - `name`: as on the command line.
-    - `make`: `(num_worlds, seed)`, a `gymnasium.vector.VectorEnv` and what its first `reset` is
-        given.
+    - `library`, `id`: the library, as on the command line, and its own name of the environment.
+    - `options`: of `gymnasium.make_vec` or `envpool.make`.
     - `seen`, `taken`: Gymnasium's spaces of one observation and one action.
-    - `num_values`: the values of each component of an action; `None` where it is continuous.
     - `bounds`: the lowest and the highest action where it is continuous.
     """
 
-    name: str
-    make: Callable[[int, int], tuple[Any, dict[str, Any]]]
-    seen: Any
-    taken: Any
-    num_values: tuple[int, ...] | None
+    library: str
+    id: str
+    options: dict[str, Any]
+    seen: Any = None
+    taken: Any = None
     bounds: Any = None
 
+    def __hash__(self) -> int:
+        return hash((self.library, self.id, self.bounds))
+
+    def __eq__(self, other: object) -> bool:
+        # Options may be arrays.
+        return isinstance(other, Simulator) and eqx.tree_equal(vars(self), vars(other)) is True
+
+    def open(self, num_worlds: int, seed: int) -> tuple[Any, dict[str, Any]]:
+        """A `gymnasium.vector.VectorEnv`, and what its first `reset` is given."""
+        call = f"{self.library}_environment"
+        if self.library == "envpool":
+            return self._pool(call, num_worlds, seed), {}
+        gymnasium = import_or_explain("gymnasium", call, self.library)
+        id = self.id
+        if self.library == "ale":
+            id = f"ALE/{id}-v5"
+        if id.startswith("ALE/"):
+            gymnasium.register_envs(import_or_explain("ale_py", call, "ale"))
+        try:
+            return gymnasium.make_vec(id, num_worlds, **self.options), {"seed": seed}
+        except gymnasium.error.UnregisteredEnv as e:
+            raise unknown(call, self.id, names_of(self.library)) from e
+        except (gymnasium.error.DependencyNotInstalled, ImportError) as e:
+            missing = getattr(e, "name", None)
+            said = f"it needs {missing}, which is not installed" if missing else f"{e}"
+            known = missing or isinstance(e, gymnasium.error.DependencyNotInstalled)
+            if known and ":" not in id:  # a module of the user's own has no extra of ours
+                said = f"{said}; install zero-envs with its extra `{self.library}`."
+            raise ImportError(self.refused(said)) from e
+        except (gymnasium.error.Error, TypeError, ValueError) as e:
+            raise ValueError(self.refused(e)) from e
+
+    def _pool(self, call: str, num_worlds: int, seed: int) -> Any:
+        envpool = import_or_explain("envpool", call)
+        if self.id not in (known := envpool.list_all_envs()):
+            raise unknown(call, self.id, known)
+        given = {"env_type": "gymnasium", "num_envs": num_worlds, "seed": seed, **self.options}
+        made = envpool.make(self.id, **given)
+        with warnings.catch_warnings():
+            # It makes its spaces when it is first asked, of bounds in float64 that become float32.
+            warnings.simplefilter("ignore", UserWarning)
+            _ = made.observation_space, made.action_space
+        return made
+
+    def refused(self, why: Any) -> str:
+        """Why it cannot be played, in one line."""
+        return f'{self.library}_environment("{self.id}"): {" ".join(str(why).split())}'
+
     def shown(self, seen: Any) -> PyTree[np.ndarray]:
-        """States: copies of the observations, as NumPy arrays of JAX's dtypes."""
+        """States: the observations, as NumPy arrays of JAX's dtypes."""
         return _mapped(_shown, self.seen, seen)
+
+    def given(self, action: np.ndarray) -> np.ndarray:
+        """Actions as the simulators take them. They are clipped: whoever learns from such a row is
+        told of a wrong one."""
+        space, values = self.taken, _values(self.taken)
+        if values is None:
+            low, high = map(np.asarray, self.bounds)
+            unit = np.clip(np.nan_to_num(action), -1.0, 1.0)
+            given = low + (unit + 1.0) * 0.5 * (high - low)
+        else:
+            most = np.asarray(values if space.shape else values[0]) - 1
+            given = np.clip(action, 0, most) + getattr(space, "start", 0)
+        return given.astype(space.dtype).reshape(-1, *space.shape)
 
 
 class AbstractGymnasiumEnvironment(AbstractEnvironment[PyTree[Array], Any]):
@@ -57,17 +116,15 @@ class AbstractGymnasiumEnvironment(AbstractEnvironment[PyTree[Array], Any]):
     observation as the simulator shows it."""
 
     simulator: eqx.AbstractVar[Simulator]
-    live: eqx.AbstractVar[Live]
 
     @property
     def name(self) -> str:
         """The library and its own name of the environment."""
-        return self.simulator.name
+        return f"{self.simulator.library}/{self.simulator.id}"
 
     def init(self, *, key: PRNGKeyArray) -> PyTree[Array]:
         del key
-        blank = lambda space: jnp.asarray(_shown(space, np.zeros(space.shape, space.dtype)))
-        return _mapped(blank, self.simulator.seen)
+        return _mapped(lambda x: jnp.zeros(x.shape, _dtype(x)), self.simulator.seen)
 
     def step(
         self, state: PyTree[Array], action: Any, *, key: PRNGKeyArray
@@ -75,7 +132,7 @@ class AbstractGymnasiumEnvironment(AbstractEnvironment[PyTree[Array], Any]):
         raise cannot_step(self.name)
 
     def observe(self, state: PyTree[Array]) -> Observation:
-        values = self.simulator.num_values
+        values = _values(self.simulator.taken)
         legal = None if values is None else jnp.ones(sum(values), jnp.bool_)
         return Observation(_mapped(_features, self.simulator.seen, state), legal)
 
@@ -89,7 +146,6 @@ class GymnasiumEnvironment(AbstractGymnasiumEnvironment, AbstractDiscreteEnviron
     """An environment of Gymnasium whose actions are numbered."""
 
     simulator: Simulator = eqx.field(static=True)
-    live: Live = eqx.field(static=True)
     num_actions: int
     max_steps: int | None
     hidden: bool = False
@@ -100,7 +156,6 @@ class FactoredGymnasiumEnvironment(AbstractGymnasiumEnvironment, AbstractFactore
     """An environment of Gymnasium whose actions have several components."""
 
     simulator: Simulator = eqx.field(static=True)
-    live: Live = eqx.field(static=True)
     num_values: tuple[int, ...]
     max_steps: int | None
     hidden: bool = False
@@ -114,7 +169,6 @@ class ContinuousGymnasiumEnvironment(
     dimension."""
 
     simulator: Simulator = eqx.field(static=True)
-    live: Live = eqx.field(static=True)
     action_size: int
     max_steps: int | None
     hidden: bool = False
@@ -129,7 +183,7 @@ class GymnasiumWorlds(AbstractWorlds):
 
     def __init__(self, simulator: Simulator, num_worlds: int, seed: int):
         self._simulator = simulator
-        self._envs, self._options = simulator.make(num_worlds, seed)
+        self._envs, self._options = simulator.open(num_worlds, seed)
 
     def reset(self) -> PyTree[np.ndarray]:
         seen, _ = self._envs.reset(**self._options)
@@ -137,12 +191,12 @@ class GymnasiumWorlds(AbstractWorlds):
         return self._simulator.shown(seen)
 
     def step(self, action: np.ndarray) -> HostStep:
-        given = _given(self._simulator, action)
-        seen, reward, terminated, truncated, _ = self._envs.step(given)
+        taken = self._simulator.given(action)
+        seen, reward, terminated, truncated, _ = self._envs.step(taken)
         terminated = np.asarray(terminated, np.bool_)
         return HostStep(
             state=self._simulator.shown(seen),
-            reward=np.array(reward, np.float32),
+            reward=np.asarray(reward, np.float32),
             discount=(~terminated).astype(np.float32),
             last=terminated | np.asarray(truncated, np.bool_),
         )
@@ -155,9 +209,10 @@ def gymnasium_environment(name: str, *, bounds: Bounds | None = None, **options:
     """An environment of Gymnasium, whose simulators run on the host: see [`zero_envs.Hosted`][].
 
     - `terminated` is an end with discount 0, and `truncated` one with discount 1.
-    - Observations that are dictionaries or tuples are pytrees. An integer becomes one-hot; an image
-        of 8 bits has values from 0 to 1 and is `[rows, columns, channels]`, of which the channels
-        are the last frames where an environment stacks those.
+    - Observations that are dictionaries or tuples are pytrees. `Discrete` and each number of
+        `MultiDiscrete` are one-hot, in one vector. Bytes are divided by the highest that the space
+        allows; an image of them is `[rows, columns, channels]`, of which the channels are the last
+        frames where an environment stacks those, and one without channels has one.
     - Actions are numbered, of several components, or in [-1, 1] and scaled to the bounds of each
         dimension. All are legal.
 
@@ -168,7 +223,7 @@ def gymnasium_environment(name: str, *, bounds: Bounds | None = None, **options:
     - `bounds`: of continuous actions, by default those of Gymnasium's action space.
     - `options`: of `gymnasium.make_vec`.
     """
-    return _own("gymnasium", name, _maker("gymnasium", name, name, options), bounds)
+    return _own("gymnasium", name, options, bounds)
 
 
 def ale_environment(name: str, **options: Any) -> _Adapted:
@@ -177,109 +232,74 @@ def ale_environment(name: str, **options: Any) -> _Adapted:
     [`zero_envs.gymnasium_environment`][].
 
     Its last four frames are seen, in grey and of 84 x 84 pixels. Each action is held for four
-    frames, and the one before it is repeated with a probability of 0.25 (Machado et al., 2018,
-    https://arxiv.org/abs/1709.06009). Rewards are those of the game: `reward_clipping=True` clips
-    them to [-1, 1].
+    frames, and the action before it is repeated with a probability of 0.25 (Machado et al., 2018,
+    https://arxiv.org/abs/1709.06009). An episode begins with up to 30 idle frames and, in the games
+    that wait for it, with the button that starts them: `noop_max=0` and `use_fire_reset=False` turn
+    that off. Rewards are those of the game: `reward_clipping=True` clips them to [-1, 1].
     """
-    options = {"reward_clipping": False, **options}
-    return _own("ale", name, _maker("ale", name, f"ALE/{name}-v5", options), None)
+    return _own("ale", name, {"reward_clipping": False, **options}, None)
 
 
 def envpool_environment(name: str, *, bounds: Bounds | None = None, **options: Any) -> _Adapted:
     """An environment of EnvPool (Weng et al., 2022, https://arxiv.org/abs/2206.10558), for instance
     `"Pong-v5"`, whose simulators are threads: otherwise as
     [`zero_envs.gymnasium_environment`][]. The options are those of `envpool.make`."""
-    envpool = import_or_explain("envpool", "envpool_environment")
-    if name not in (known := envpool.list_all_envs()):
-        raise unknown("envpool_environment", name, known)
-
-    def make(num_worlds: int, seed: int) -> tuple[Any, dict[str, Any]]:
-        made = envpool.make(name, env_type="gymnasium", num_envs=num_worlds, seed=seed, **options)
-        with warnings.catch_warnings():
-            # It makes its spaces when it is first asked, of bounds in float64 that become float32.
-            warnings.simplefilter("ignore", UserWarning)
-            _ = made.observation_space, made.action_space
-        return made, {}
-
-    return _own("envpool", name, make, bounds)
+    return _own("envpool", name, options, bounds)
 
 
-def _maker(library: str, name: str, id: str, options: dict[str, Any]) -> Any:
-    """What makes the simulators of an id of Gymnasium, which a library has by a name."""
+def _own(library: str, name: str, options: dict[str, Any], bounds: Bounds | None) -> _Adapted:
+    """The environment of a library's name."""
     call = f"{library}_environment"
-    gymnasium = import_or_explain("gymnasium", call)
-    if id.startswith("ALE/"):
-        gymnasium.register_envs(import_or_explain("ale_py", call, "ale"))
-
-    def make(num_worlds: int, seed: int) -> tuple[Any, dict[str, Any]]:
-        try:
-            return gymnasium.make_vec(id, num_worlds, **options), {"seed": seed}
-        except gymnasium.error.UnregisteredEnv as e:
-            raise unknown(call, name, names_of(library)) from e
-        except (gymnasium.error.DependencyNotInstalled, ImportError) as e:
-            said = " ".join(str(e).split())
-            if isinstance(e, ModuleNotFoundError) and not said.endswith("."):
-                said = f"it needs {e.name}, which is not installed."
-            raise ImportError(f'{call}("{name}"): {said}') from e
-        except (gymnasium.error.Error, TypeError, ValueError) as e:
-            raise ValueError(f'{call}("{name}"): {" ".join(str(e).split())}') from e
-
-    return make
-
-
-def _own(library: str, name: str, make: Any, bounds: Bounds | None) -> _Adapted:
-    """The environment whose simulators are made so."""
-    call = f"{library}_environment"
-    envs, _ = make(1, 0)
+    if not isinstance(name, str):
+        raise ValueError(f"{call}({name!r}): give the name of an environment, a text.")
+    simulator = Simulator(library, name, options)
+    envs, _ = simulator.open(1, 0)
     try:
         seen, taken = envs.single_observation_space, envs.single_action_space
         mode = getattr(envs.metadata.get("autoreset_mode"), "name", None)
         limit = getattr(envs.spec, "max_episode_steps", None)
+        # Of Gymnasium's own the options are there that came in place of what is registered.
+        limit = getattr(envs.spec, "kwargs", {}).get("max_episode_steps", limit)
     finally:
         envs.close()
     if mode != "NEXT_STEP":
-        raise ValueError(
-            f'{call}("{name}"): its vector environment resets by {mode}; NEXT_STEP is allowed, '
-            'such as vectorization_mode="sync" has.'
-        )
-    _mapped(lambda space: _check_seen(call, name, space), seen)
-    simulator = ft.partial(Simulator, f"{library}/{name}", make, seen, taken)
-    shared: dict[str, Any] = {"live": Live(), "max_steps": limit}
-    kind = type(taken).__name__
+        said = f"its vector environment resets by {mode}; NEXT_STEP is allowed, such as "
+        raise ValueError(simulator.refused(f'{said}vectorization_mode="sync" has.'))
+    if why := _refusal(seen):
+        raise ValueError(simulator.refused(why))
+    if (found := _kind(taken)) is None:
+        allowed = "Discrete, Box, and MultiDiscrete and MultiBinary of one dimension"
+        raise ValueError(simulator.refused(f"its actions are a {taken}; {allowed} are allowed."))
+    kind, numbers = found
+    limits = None
+    if kind is ContinuousGymnasiumEnvironment:
+        low, high = bounds or (taken.low, taken.high)
+        flat = lambda x: np.ravel(np.broadcast_to(x, taken.shape))
+        limits = checked_bounds(call, name, numbers["action_size"], (flat(low), flat(high)))
+    simulator = dataclasses.replace(simulator, seen=seen, taken=taken, bounds=limits)
+    return kind(simulator=simulator, max_steps=None if limit == -1 else limit, **numbers)
+
+
+def _kind(taken: Any) -> tuple[Any, dict[str, Any]] | None:
+    """The class of an environment with such actions, and how many those are."""
+    values = _values(taken)
+    if type(taken).__name__ == "Box":
+        return ContinuousGymnasiumEnvironment, {"action_size": int(np.prod(taken.shape))}
+    if values is None or len(taken.shape) > 1:
+        return None
+    if taken.shape:
+        return FactoredGymnasiumEnvironment, {"num_values": values}
+    return GymnasiumEnvironment, {"num_actions": values[0]}
+
+
+def _values(space: Any) -> tuple[int, ...] | None:
+    """The values of each number of a space, `None` where they are not numbered."""
+    kind = type(space).__name__
     if kind == "Discrete":
-        number = int(taken.n)
-        return GymnasiumEnvironment(simulator=simulator((number,)), num_actions=number, **shared)
-    if kind in ("MultiDiscrete", "MultiBinary") and len(taken.shape) == 1:
-        values = tuple(map(int, getattr(taken, "nvec", np.full(taken.shape, 2))))
-        return FactoredGymnasiumEnvironment(
-            simulator=simulator(values), num_values=values, **shared
-        )
-    if kind != "Box":
-        raise ValueError(
-            f'{call}("{name}"): its actions are a {taken}; Discrete, MultiDiscrete and Box are '
-            "allowed."
-        )
-    size = int(np.prod(taken.shape))
-    wide = [np.ravel(np.broadcast_to(x, taken.shape)) for x in bounds or (taken.low, taken.high)]
-    limits = checked_bounds(call, name, size, (wide[0], wide[1]))
-    return ContinuousGymnasiumEnvironment(
-        simulator=simulator(None, limits), action_size=size, **shared
-    )
-
-
-def _given(simulator: Simulator, action: np.ndarray) -> np.ndarray:
-    """Actions as the simulators take them. They are clipped: whoever learns from such a row is told
-    of a wrong one."""
-    space = simulator.taken
-    if simulator.bounds is None:
-        most = np.asarray(simulator.num_values) - 1
-        start = getattr(space, "start", 0)
-        given = np.clip(action, 0, most if space.shape else most[0]) + start
-    else:
-        low, high = map(np.asarray, simulator.bounds)
-        unit = np.clip(np.nan_to_num(action), -1.0, 1.0)
-        given = low + (unit + 1.0) * 0.5 * (high - low)
-    return given.astype(space.dtype).reshape(-1, *space.shape)
+        return (int(space.n),)
+    if kind == "MultiBinary":
+        return (2,) * int(np.prod(space.shape))
+    return tuple(map(int, np.ravel(space.nvec))) if kind == "MultiDiscrete" else None
 
 
 def _mapped(function: Callable[..., Any], space: Any, *values: Any) -> Any:
@@ -294,30 +314,53 @@ def _mapped(function: Callable[..., Any], space: Any, *values: Any) -> Any:
     return function(space, *values)
 
 
-def _check_seen(call: str, name: str, space: Any) -> None:
-    kinds = ("Box", "Discrete", "MultiBinary", "MultiDiscrete")
-    if type(space).__name__ not in kinds:
-        raise ValueError(
-            f'{call}("{name}"): a part of its observation is a {space}; {", ".join(kinds)} are '
-            "allowed, and dictionaries and tuples of them."
-        )
+def _refusal(space: Any) -> str | None:
+    """Why an observation of a space cannot be shown."""
+    kinds, parts = ("Box", "Discrete", "MultiBinary", "MultiDiscrete"), list[Any]()
+    _mapped(parts.append, space)
+    if not parts:
+        return "its observation is empty."
+    for part in parts:
+        if type(part).__name__ not in kinds:
+            return (
+                f"a part of its observation is a {part}; {', '.join(kinds)} are allowed, and "
+                "dictionaries and tuples of them."
+            )
+        if part.dtype == np.uint8 and len(part.shape) > 3:
+            return (
+                f"a part of its observation is bytes of shape {list(part.shape)}; three dimensions "
+                "are allowed, rows, columns and channels."
+            )
+    return None
+
+
+def _dtype(space: Any) -> Any:
+    """The dtype of a state: numbers of one byte are kept as they are."""
+    if space.dtype.itemsize == 1:
+        return space.dtype
+    return np.float32 if space.dtype.kind == "f" else np.int32
 
 
 def _shown(space: Any, seen: Any) -> np.ndarray:
-    """What a simulator shows of a space, copied, because it may write there again."""
-    if type(space).__name__ == "Discrete":
-        seen = seen - space.start
-    kinds = {"f": np.float32, "i": np.int32, "u": np.int32}
-    dtype = np.asarray(seen).dtype
-    return np.array(seen, dtype if dtype.itemsize == 1 else kinds[dtype.kind])
+    """What a simulator shows of a space, counted from 0 where it is numbered."""
+    start = getattr(space, "start", None)
+    return np.asarray(seen if start is None else seen - start, _dtype(space))
 
 
 def _features(space: Any, state: Array) -> Array:
     """What a network sees of one observation of a space."""
-    if type(space).__name__ == "Discrete":
-        return jax.nn.one_hot(state, space.n)
-    if state.dtype != jnp.uint8 or state.ndim != 3:
+    kind = type(space).__name__
+    if kind in ("Discrete", "MultiDiscrete"):
+        values = _values(space) or ()
+        each = np.concatenate([np.arange(n, dtype=np.int32) for n in values])
+        given = jnp.ravel(state)[np.repeat(np.arange(len(values)), values)]
+        return (given == each.astype(state.dtype)).astype(jnp.float32)
+    if kind == "MultiBinary":
+        return state.astype(jnp.float32)
+    if state.dtype != jnp.uint8:
         return state
-    first, *_, last = state.shape
-    image = jnp.moveaxis(state, 0, 2) if first < last else state
-    return image.astype(jnp.float32) / 255
+    if state.ndim == 2:
+        state = state[..., None]
+    elif state.ndim == 3 and state.shape[0] < state.shape[2]:
+        state = jnp.moveaxis(state, 0, 2)
+    return state.astype(jnp.float32) / max(1.0, float(np.max(space.high)))

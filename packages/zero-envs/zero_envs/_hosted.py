@@ -25,7 +25,8 @@ class HostStep(NamedTuple):
 
 
 class AbstractWorlds(abc.ABC):
-    """Simulators that run side by side, one for each row of a batch."""
+    """Simulators that run side by side, one for each row of a batch. A call may write into the
+    arrays that the one before it returned: who keeps those, or gives them to JAX, copies them."""
 
     @abc.abstractmethod
     def reset(self) -> PyTree[Shaped[np.ndarray, "worlds ..."]]:
@@ -44,28 +45,6 @@ class AbstractWorlds(abc.ABC):
         """Frees what the simulators hold. It may be called again."""
 
 
-class Live(dict[int, AbstractWorlds]):
-    """Simulators by the number that [`zero_train.Episodes`][] knows them by. It is equal to itself
-    alone, as it has to be in what JAX compiles for.
-
-    The simulators of a state that nobody goes on from are not known to be such, so only the last
-    few that were kept stay open.
-    """
-
-    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType]
-    #: So many stay open, each of as many rows as a loop has.
-    most = 4
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def keep(self, number: int, worlds: AbstractWorlds) -> None:
-        """Keeps simulators under a number, and closes those that were kept the longest ago."""
-        self[number] = worlds
-        while len(self) > self.most:
-            self.pop(next(iter(self))).close()
-
-
 @runtime_checkable
 class Hosted(Protocol):
     """An environment that is stepped on the host, between what is compiled.
@@ -78,10 +57,7 @@ class Hosted(Protocol):
     **Attributes:**
 
     - `name`: what it is called, in messages.
-    - `live`: the simulators of running episodes.
     """
-
-    live: Live
 
     @property
     def name(self) -> str: ...

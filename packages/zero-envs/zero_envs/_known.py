@@ -98,6 +98,8 @@ _GYMNASIUM_CONTINUOUS = frozenset(
         "Pendulum-v1",
     }
 )
+#: It needs a version of MuJoCo before 3.
+_GYMNASIUM_OLD = frozenset({"Pusher-v4"})
 #: The games of the Arcade Learning Environment that one player alone cannot play.
 _ALE_FOR_SEVERAL = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
@@ -238,7 +240,8 @@ def _gymnasium_names() -> dict[str, EnvironmentFacts | None]:
             continuous = name in _GYMNASIUM_CONTINUOUS or ".mujoco." in str(entry.value)
             kind = "continuous" if continuous else "discrete"
             # Those in folders are the same worlds as others, and are not listed.
-            names[name] = None if "/" in name else EnvironmentFacts(kind, hosted=True)
+            refused = "/" in name or name in _GYMNASIUM_OLD
+            names[name] = None if refused else EnvironmentFacts(kind, hosted=True)
     return names
 
 

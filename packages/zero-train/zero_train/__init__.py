@@ -87,6 +87,7 @@ if typing.TYPE_CHECKING:
         Outcomes as Outcomes,
     )
     from ._flops import matrix_flops as matrix_flops
+    from ._hosted import close as close
     from ._latent import (
         AbstractLatentModel as AbstractLatentModel,
         LatentAfterstate as LatentAfterstate,

@@ -10,11 +10,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transition
+from zero_envs import AbstractEnvironment, Fallible, Hosted, Transition
 
 from ._agent import AbstractActor, Experience
 from ._checks import check_count
-from ._evaluation import acted, check_parts
+from ._evaluation import check_parts, decide, Decision
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
 from ._processes import to_writer
@@ -50,8 +50,8 @@ class Episodes(eqx.Module):
         [`zero_train.episode_metrics`][] summarises them.
     - `failures`: episodes that were cut short because the simulation broke down; `None` unless the
         environment is [`zero_envs.Fallible`][].
-    - `worlds`: the number of the simulators that are at this state, `None` unless the environment
-        is [`zero_envs.Hosted`][].
+    - `worlds`: a number of the simulators that are at this state, the same in each row; `None`
+        unless the environment is [`zero_envs.Hosted`][].
     """
 
     state: PyTree[Array]
@@ -147,7 +147,7 @@ def collect(
 
     def body(episodes: Episodes, time: Array) -> tuple[Episodes, tuple[Experience, Totals]]:
         akeys, skeys, ikeys = move_keys(key, time, indices)
-        decision = decide(env, actor, episodes, akeys)
+        decision = decide(env, actor, episodes.state, episodes.carry, akeys)
         step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
         next_state, transition = step(episodes.state, decision.action, skeys)
         cut = jnp.zeros_like(episodes.ended)
@@ -169,30 +169,11 @@ def collect(
     return dataclasses.replace(episodes, finished=finished), experience
 
 
-class Decision(eqx.Module):
-    """What an actor does in a batch of environments, and what it saw: see
-    [`zero_train.Experience`][] and [`zero_train.AbstractActor`][]."""
-
-    obs: Observation
-    action: PyTree[Array]
-    record: PyTree[Array]
-    carry: PyTree[Array]
-
-
 def move_keys(
     key: PRNGKeyArray, time: Array, indices: Int[Array, " envs"]
 ) -> tuple[Key[Array, " envs"], ...]:
     """The keys of each environment at a time: to act, to step and to begin anew."""
     return split_rows(row_keys(jr.fold_in(key, time), indices), 3)
-
-
-def decide(
-    env: AbstractEnvironment, actor: AbstractActor, episodes: Episodes, keys: Key[Array, " envs"]
-) -> Decision:
-    """What comes before the step of the environments."""
-    obs = jax.vmap(env.observe)(episodes.state)
-    acts = actor.act(episodes.state, obs, episodes.carry, key=keys)
-    return Decision(obs, *acted(actor, acts, episodes.carry, keys.shape[0]))
 
 
 def written(

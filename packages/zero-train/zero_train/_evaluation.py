@@ -3,17 +3,18 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Real
 
-from zero_envs import AbstractEnvironment, Fallible, Hosted, Transition
+from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transition
 
 from ._agent import AbstractActor
 from ._checks import check_count, check_kind, check_positive, check_range, reals, within
@@ -83,6 +84,40 @@ def check_parts(
     check_kind(call, AbstractActor, called, **actors)
     if mesh is not None:
         check_kind(call, Mesh, "a mesh, such as `zero_train.data_mesh()`", mesh=mesh)
+
+
+def check_untraced(env: AbstractEnvironment, given: PyTree) -> None:
+    """Raises where JAX traces, so that a simulator on the host cannot be stepped."""
+    # What is not given may be traced too, but all that is made here would be.
+    if any(isinstance(x, Tracer) for x in jax.tree.leaves((given, jnp.zeros(())))):
+        raise ValueError(
+            f"{cast(Hosted, env).name}: its simulators run on the host, so `init`, `step` and "
+            "`evaluate` can be neither compiled nor mapped; call them outside of jax.jit and "
+            "jax.vmap."
+        )
+
+
+class Decision(eqx.Module):
+    """What an actor does in a batch of environments, and what it saw: see
+    [`zero_train.Experience`][] and [`zero_train.AbstractActor`][]."""
+
+    obs: Observation
+    action: PyTree[Array]
+    record: PyTree[Array]
+    carry: PyTree[Array]
+
+
+def decide(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    state: PyTree[Array],
+    carry: PyTree[Array],
+    keys: Key[Array, " rows"],
+) -> Decision:
+    """What comes before the step of the environments."""
+    obs = jax.vmap(env.observe)(state)
+    acts = actor.act(state, obs, carry, key=keys)
+    return Decision(obs, *acted(actor, acts, carry, keys.shape[0]))
 
 
 def acted(actor: AbstractActor, result: Any, carry: PyTree[Array], rows: int) -> Any:
@@ -252,7 +287,7 @@ def evaluate(
         all episodes.
 
     A [`zero_envs.Hosted`][] environment is stepped on the host, in simulators that are closed at
-    the end. The mesh is then left aside, and episodes depend on their number too.
+    the end. The mesh is ignored then, and an episode depends on `num_episodes` too.
 
     Under `jax.jit` the return of an episode with a wrong move is NaN.
     """
@@ -316,7 +351,8 @@ def _play(
     def body(loop: tuple) -> tuple:
         time, state, carry, count = loop
         ekeys = row_keys(jr.fold_in(ekey, time), rows)
-        action, seen = _decide(env, actor, state, carry, row_keys(jr.fold_in(akey, time), rows))
+        decision = decide(env, actor, state, carry, row_keys(jr.fold_in(akey, time), rows))
+        action, seen = decision.action, decision.carry
         next_state, transition = jax.vmap(env.step)(state, action, key=ekeys)
         moved = ~count.over
         state = select_rows(moved, next_state, state)
@@ -332,19 +368,6 @@ def _play(
 def _begin(actor: AbstractActor, state: PyTree[Array], rows: int) -> tuple[PyTree[Array], Tally]:
     """The carry and the totals before the first move."""
     return check_rows(actor, actor.init(state), rows), start_tally(jnp.ones(rows, jnp.float32))
-
-
-def _decide(
-    env: AbstractEnvironment,
-    actor: AbstractActor,
-    state: PyTree[Array],
-    carry: PyTree[Array],
-    keys: Key[Array, " episodes"],
-) -> tuple[PyTree[Array], PyTree[Array]]:
-    """The actions, and the carry that goes with them."""
-    acts = actor.act(state, jax.vmap(env.observe)(state), carry, key=keys)
-    action, _, seen = acted(actor, acts, carry, keys.shape[0])
-    return action, seen
 
 
 def _count(
@@ -372,20 +395,25 @@ def _evaluation(count: Tally, failed: Bool[Array, " episodes"]) -> Evaluation:
 
 
 def _play_on_host(
-    env: Any, actor: AbstractActor, num_episodes: int, max_steps: int, key: PRNGKeyArray
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    num_episodes: int,
+    max_steps: int,
+    key: PRNGKeyArray,
 ) -> Evaluation:
     """Plays in simulators of its own, on the host between two compiled programs."""
     check_count("evaluate", num_episodes=num_episodes, max_steps=max_steps)
+    check_untraced(env, (actor, key))
     ikey, akey = jr.split(key)
-    worlds = env.open(num_episodes, key=ikey)
+    worlds = cast(Hosted, env).open(num_episodes, key=ikey)
     parts, over, time = (env, actor, max_steps), np.zeros(num_episodes, np.bool_), 0
     decide, tally = _decide_on_host.bound(parts), _count_on_host.bound(parts)
     try:
-        state = worlds.reset()
+        state = jax.tree.map(np.array, worlds.reset())
         carry, count = _begin_on_host(parts, state)
         while not over.all():
             action, seen = decide((state, carry, akey, np.int32(time)))
-            move = worlds.step(np.asarray(action))
+            move = jax.tree.map(np.array, worlds.step(np.asarray(action)))
             carry, count = tally((carry, count, action, seen, move))
             state, time = move.state, time + 1
             over |= move.last | (time >= max_steps)
@@ -404,7 +432,8 @@ def _decide_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], PyTree[A
     env, actor, _ = parts
     state, carry, key, time = given
     rows = jnp.arange(jax.tree.leaves(state)[0].shape[0], dtype=jnp.int32)
-    return _decide(env, actor, state, carry, row_keys(jr.fold_in(key, time), rows))
+    decision = decide(env, actor, state, carry, row_keys(jr.fold_in(key, time), rows))
+    return decision.action, decision.carry
 
 
 @dispatched

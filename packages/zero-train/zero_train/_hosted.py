@@ -1,21 +1,24 @@
 """Collecting where the simulators run on the host, between two compiled programs."""
 
+import contextlib
 import dataclasses
 import secrets
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractWorlds, HostStep
+from zero_envs import AbstractEnvironment, AbstractWorlds, Hosted, HostStep
 
 from ._agent import AbstractActor, Experience
-from ._collect import decide, Decision, Episodes, move_keys, Totals, written
+from ._collect import Episodes, move_keys, Totals, written
 from ._dispatch import dispatched
+from ._evaluation import check_untraced, decide, Decision
 from ._loop import acting, Loop, LoopState, shardings, step_keys
 from ._mesh import row_keys
 
@@ -24,56 +27,72 @@ from ._mesh import row_keys
 _OPENING = 2**31 - 1
 
 
+#: The simulators of running episodes, with their environment, by the number that
+#: [`zero_train.Episodes`][] has of them.
+_LIVE: dict[int, tuple[AbstractEnvironment, AbstractWorlds]] = {}
+
+
 def begun(loop: Loop, state: LoopState) -> LoopState:
     """A fresh state, at the first observations of simulators that are opened for it."""
-    worlds, number = _opened(loop, state), _number()
-    _env(loop).live.keep(number, worlds)
-    shown = worlds.reset(), np.full(loop.num_envs, number, np.int32)
+    check_untraced(loop.env, state)
+    worlds = _opened(loop, state)
+    with _kept(loop, worlds) as number:
+        seen = jax.tree.map(np.array, worlds.reset())
     where = shardings(loop, state).episodes
+    shown = seen, np.full(loop.num_envs, number, np.int32)
     seen, numbers = jax.device_put(shown, (where.state, where.worlds))
     episodes = dataclasses.replace(state.episodes, state=seen, worlds=numbers)
     return dataclasses.replace(state, episodes=episodes)
 
 
+def close(state: LoopState) -> None:
+    """Closes the simulators that are at a state of a [`zero_envs.Hosted`][] environment, if there
+    are any. A state that is stepped all the same gets new ones, as one that was restored does."""
+    worlds = state.episodes.worlds
+    # A state that was donated has none: those of the next one are at that.
+    if worlds is None or (isinstance(worlds, jax.Array) and worlds.is_deleted()):
+        return
+    if (found := _at(np.asarray(worlds))) is not None:
+        found[1].close()
+
+
 def collected_on_host(
     loop: Loop, state: LoopState
-) -> tuple[Episodes, list[tuple[Experience, Totals]], np.int32]:
+) -> tuple[Episodes, list[tuple[Experience, Totals]], tuple[np.int32, np.int32]]:
     """Acts `unroll_length` times, as [`zero_train.collect`][] does. The host waits for the actions
     of each time, and for nothing else.
 
-    Where the simulators are not at this state, such as after it was saved and restored, new ones
-    are opened: the first row is then the final one of every running episode, cut short, whose total
-    is left out.
+    Where no simulators are at this state, such as after it was saved and restored, new ones are
+    opened: the first row is then the final one of every running episode, cut short, whose total is
+    left out.
 
     **Returns:** the episodes, the row of each time with the totals of the episodes that end in it,
-    and the number of the simulators.
+    the number of the simulators, and that of the episodes that were cut short.
     """
-    if isinstance(state.step, Tracer):
-        raise ValueError(
-            f"{_env(loop).name}: its simulators run on the host, so a step can be neither "
-            "compiled nor mapped; call it outside of jax.jit and jax.vmap."
-        )
-    live, at = _env(loop).live, np.asarray(state.episodes.worlds)
-    found = live.pop(int(at[0]), None) if (at == at[0]).all() else None
-    worlds = _opened(loop, state) if found is None else found
+    check_untraced(loop.env, state)
+    env, worlds = _at(np.asarray(state.episodes.worlds)) or (None, None)
+    if worlds is not None and not eqx.tree_equal(env, loop.env):
+        worlds.close()
+        worlds = None
+    cut = np.zeros(loop.num_envs, np.bool_)
+    if lost := worlds is None:
+        worlds, cut = _opened(loop, state), ~np.asarray(state.episodes.ended)
     deciding = _deciding.bound((loop, state.agent))
     writing = _writing.bound((loop, state.agent))
     episodes, rows = state.episodes, []
-    try:
+    with _kept(loop, worlds) as number:
         for time in range(loop.unroll_length):
             decision = deciding(_seen(state, episodes, time))
-            cut = np.full(loop.num_envs, time == 0 and found is None)
-            if cut[0]:
+            anew = time == 0 and lost
+            if anew:
                 move = _still(worlds.reset(), loop.num_envs)
             else:
                 move = worlds.step(np.asarray(decision.action))
-            episodes, row = writing((episodes, move, cut), decision)
+            move = jax.tree.map(np.array, move)
+            given = episodes, move, np.full(loop.num_envs, anew)
+            episodes, row = writing(given, decision)
             rows.append(row)
-    except BaseException:
-        worlds.close()
-        raise
-    live.keep(number := _number(), worlds)
-    return episodes, rows, np.int32(number)
+    return episodes, rows, (number, cut.sum(dtype=np.int32))
 
 
 def lower_deciding(loop: Loop, _: None, state: LoopState) -> Any:
@@ -89,7 +108,7 @@ def _seen(state: LoopState, episodes: Episodes, time: int) -> tuple[Any, ...]:
 def _deciding(fixed: tuple[Loop, PyTree[Array]], given: tuple[Any, ...]) -> Decision:
     (loop, agent), (episodes, key, step, time) = fixed, given
     local = lambda actor, episodes, key, indices: decide(
-        loop.env, actor, episodes, move_keys(key, time, indices)[0]
+        loop.env, actor, episodes.state, episodes.carry, move_keys(key, time, indices)[0]
     )
     actor, akey = loop.agent.actor(agent, explore=True), step_keys(key, step)[0]
     return acting(loop, local, actor, episodes, akey)
@@ -120,27 +139,37 @@ def blank_rows(
     key: PRNGKeyArray,
 ) -> Experience:
     """Rows `[envs, time]` of the shapes of those that are collected."""
-    decision = decide(loop.env, actor, episodes, row_keys(key, indices))
+    keys = row_keys(key, indices)
+    decision = decide(loop.env, actor, episodes.state, episodes.carry, keys)
     moved = _still(episodes.state, loop.num_envs)
     parts = decision, moved.state, moved.transition(), episodes.ended
     row = written(loop.env, actor, episodes, *parts)[1][0]
     return jax.tree.map(lambda x: jnp.stack([x] * loop.unroll_length, axis=1), row)
 
 
-def _env(loop: Loop) -> Any:
-    return loop.env
+@contextlib.contextmanager
+def _kept(loop: Loop, worlds: AbstractWorlds) -> Iterator[np.int32]:
+    """A new number, which these simulators have afterwards. Where an error ends it, they are
+    closed."""
+    # It is none of another process either, whose state may be restored here.
+    number = np.int32(secrets.randbits(31))
+    try:
+        yield number
+    except BaseException:
+        worlds.close()
+        raise
+    _LIVE[int(number)] = loop.env, worlds
 
 
-def _number() -> int:
-    """A number that no other simulators have, also not those of another process whose state is
-    restored."""
-    return secrets.randbits(31)
+def _at(numbers: Int[np.ndarray, " envs"]) -> tuple[AbstractEnvironment, AbstractWorlds] | None:
+    """Takes out the simulators of a number, if all rows have the same and there are any."""
+    return _LIVE.pop(int(numbers[0]), None) if (numbers == numbers[0]).all() else None
 
 
 def _opened(loop: Loop, state: LoopState) -> AbstractWorlds:
     """New simulators for a state."""
     key = jr.fold_in(step_keys(state.key, state.step)[0], _OPENING)
-    return _env(loop).open(loop.num_envs, key=key)
+    return cast(Hosted, loop.env).open(loop.num_envs, key=key)
 
 
 def _still(state: PyTree, rows: int) -> HostStep:

@@ -21,7 +21,7 @@ from ._agent import AbstractActor, Experience
 from ._checks import check_kind
 from ._collect import collect, Episodes, start
 from ._dispatch import dispatched
-from ._hosted import begun, blank_rows, collected_on_host, lower_deciding
+from ._hosted import begun, blank_rows, close, collected_on_host, lower_deciding
 from ._learning import with_arrays
 from ._loop import (
     act,
@@ -99,6 +99,7 @@ def fill(loop: Loop, state: LoopState) -> LoopState:
         if bool(ready(state)):
             return state
         state = _collected(loop, state)
+    close(state)
     raise ValueError(said)
 
 
@@ -118,9 +119,11 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     first update. Where the agent's update returns priorities, the buffer is given them before the
     next batch is drawn.
 
-    Of a [`zero_envs.Hosted`][] environment the first call is two programs for each row, between
-    which the host steps the simulators. A state that was restored, or that no simulators are at,
-    gets new ones, and its running episodes are cut short.
+    Of a [`zero_envs.Hosted`][] environment the first call is two programs for each of the
+    `unroll_length` times, between which the host steps the simulators. They go from state to
+    state, until [`zero_train.close`][] closes those of the last one. Where none are at a state,
+    because it was restored, stepped before or closed, new ones are opened, and its running episodes
+    are cut short.
 
     With `loop.actor_devices` the two calls run at the same time, on devices of their own. The rows
     that are stored and learned from are those of the step before. After the updates the actor is
@@ -130,6 +133,8 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     **Returns:** the state, and metrics: means over the updates, what the agent says of the new
     rows, `positions` (ordinary rows stored) and `games` (episodes finished in them) of this step,
     and `failures`, the episodes cut short so far because the simulation broke down, where it can.
+    Of a [`zero_envs.Hosted`][] environment also `cut`: the running episodes that were cut short in
+    this step because no simulators were at the state.
     With `loop.actor_devices` also `staleness`: how many gradient updates the agent was ahead, when
     the first batch was drawn, of the actor that had collected the newest rows.
     """
@@ -228,8 +233,8 @@ def collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Numb
     handover_of(loop, state)
     if not isinstance(loop.env, Hosted):
         return _collect_half(loop, None, state)
-    episodes, rows, number = collected_on_host(loop, state)
-    return _store(loop, (rows, number), dataclasses.replace(state, episodes=episodes))
+    episodes, rows, numbers = collected_on_host(loop, state)
+    return _store(loop, (rows, numbers), dataclasses.replace(state, episodes=episodes))
 
 
 @dispatched
@@ -242,15 +247,16 @@ def _collect_half(loop: Loop, _: None, state: LoopState) -> tuple[LoopState, Num
 
 @dispatched
 def _store(
-    loop: Loop, given: tuple[list[Any], Int[Array, ""]], state: LoopState
+    loop: Loop, given: tuple[list[Any], tuple[Array, Array]], state: LoopState
 ) -> tuple[LoopState, Numbers]:
-    """Stores what was collected on the host: the rows of each time, and the number of the
-    simulators."""
-    rows, number = given
+    """Stores what was collected on the host: the rows of each time, the number of the simulators,
+    and that of the episodes that were cut short."""
+    rows, (number, cut) = given
     experience, finished = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *rows)
     worlds = jnp.full(loop.num_envs, number, jnp.int32)
     episodes = dataclasses.replace(state.episodes, finished=finished, worlds=worlds)
-    return _stored(loop, state, episodes, experience)
+    state, metrics = _stored(loop, state, episodes, experience)
+    return state, metrics | {"cut": cut}
 
 
 def _stored(

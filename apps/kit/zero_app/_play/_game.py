@@ -171,6 +171,11 @@ class Game:
         episode = Episode(env, actor, key=jr.fold_in(key, 0))
         return cls(board, actor, episode, key, max_value=float(getattr(env, "max_return", 1.0)))
 
+    def close(self) -> None:
+        """Closes the simulator of this game and of those that it led to, see
+        [`zero_app.Episode`][]."""
+        self._episode.close()
+
     @property
     def num_plies(self) -> int:
         """The number of moves so far."""

@@ -1,5 +1,6 @@
 """An episode of a player that is on its own, decision by decision."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -61,21 +62,22 @@ def moments(
     - `key`: that of all further randomness.
     - `most`: the steps after which the episode is truncated.
     """
-    episode, gained, reward = Episode(env, actor, key=start), 0.0, 0.0
-    for step in range(most):
-        akey, skey = jr.split(jr.fold_in(key, step))
-        state, chosen = _only(episode.state), episode.act(key=akey)
-        decision = Moment(env, state, step, gained, reward, *_only(chosen))
-        yield decision
-        transition = _only(episode.step(chosen[0], key=skey))
-        reward = float(transition.reward)
-        gained += reward
-        if transition.last or step + 1 == most:
-            state, end = _only(episode.state), _end(env, episode, transition)
-            yield dataclasses.replace(
-                decision, state=state, step=step + 1, gained=gained, reward=reward, end=end
-            )
-            return
+    gained = reward = 0.0
+    with contextlib.closing(Episode(env, actor, key=start)) as episode:
+        for step in range(most):
+            akey, skey = jr.split(jr.fold_in(key, step))
+            state, chosen = _only(episode.state), episode.act(key=akey)
+            decision = Moment(env, state, step, gained, reward, *_only(chosen))
+            yield decision
+            transition = _only(episode.step(chosen[0], key=skey))
+            reward = float(transition.reward)
+            gained += reward
+            if transition.last or step + 1 == most:
+                state, end = _only(episode.state), _end(env, episode, transition)
+                yield dataclasses.replace(
+                    decision, state=state, step=step + 1, gained=gained, reward=reward, end=end
+                )
+                return
 
 
 def _end(env: AbstractEnvironment, episode: Episode, transition: Transition) -> str:

@@ -49,6 +49,11 @@ class Episode:
             first = _arrays(self._worlds.reset())
         self.state, self.obs, self._carry = _start(env, actor, key[None], first)
 
+    def close(self) -> None:
+        """Closes the simulator of a [`zero_envs.Hosted`][] environment. No step can follow."""
+        if self._worlds is not None:
+            self._worlds.close()
+
     def act(self, *, key: PRNGKeyArray) -> tuple[PyTree[Array], Any]:
         """The action of the actor, and its record: the whole [`zero_search.Plan`][] of an actor
         that plans."""
@@ -68,7 +73,8 @@ class Episode:
 
 
 def _arrays(tree: Any) -> Any:
-    return jax.tree.map(jnp.asarray, tree)
+    """Copies, because the simulator may write there again."""
+    return jax.tree.map(jnp.array, tree)
 
 
 # One function, so that all episodes of an actor share what was compiled.

@@ -1,6 +1,7 @@
 """A trained player of a game with a board, alone or against itself, or of continuous actions."""
 
 import abc
+import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Iterator
@@ -104,18 +105,19 @@ class _Moment:
 def _moves(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]:
     """The positions of a game in which the player moves for all sides, up to so many moves."""
     alone, imagination = num_players(env) == 1, Imagination(env, game.actor)
-    yield _Moment(env, game.state, "the start", game.over, game)
-    while not game.over and game.num_plies < most:
-        plan = game.plan
-        action, side = int(plan.action), "" if alone else f"{game.mover} "
-        value = round(float(plan.value), 2) + 0.0  # no -0.00
-        said = f"{game.num_plies + 1}. {side}{game.name(action)}, value {value:+z.2f}"
-        before, game = game, game.play(action)
-        reward = (game.total - before.total) * (1 if before.first_moves else -1)
-        told = imagination.told(before.state, jnp.asarray(action, jnp.int32), reward)
-        if game.over:
-            said += f"; return {game.total:g}" if alone else f"; {game.board.result(game)}"
-        yield _Moment(env, game.state, said + told, game.over, game)
+    with contextlib.closing(game):
+        yield _Moment(env, game.state, "the start", game.over, game)
+        while not game.over and game.num_plies < most:
+            plan = game.plan
+            action, side = int(plan.action), "" if alone else f"{game.mover} "
+            value = round(float(plan.value), 2) + 0.0  # no -0.00
+            said = f"{game.num_plies + 1}. {side}{game.name(action)}, value {value:+z.2f}"
+            before, game = game, game.play(action)
+            reward = (game.total - before.total) * (1 if before.first_moves else -1)
+            told = imagination.told(before.state, jnp.asarray(action, jnp.int32), reward)
+            if game.over:
+                said += f"; return {game.total:g}" if alone else f"; {game.board.result(game)}"
+            yield _Moment(env, game.state, said + told, game.over, game)
 
 
 def _steps(

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from zero_train import (
     AbstractActor,
+    close,
     episode_metrics,
     is_writer,
     Loop,
@@ -71,9 +72,10 @@ def train(
     """Trains until all steps are done, the time is up, or a signal asks to stop.
 
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
-    the same, byte for byte, as that of a run that never stopped. Where the latest checkpoint is
-    damaged, the run continues from the one before. Where it was killed before its first
-    checkpoint, it starts again. When all steps are done, the folder has a file `finished`.
+    the same, byte for byte, as that of a run that never stopped, but where simulators on the host
+    begin anew. Where the latest checkpoint is damaged, the run continues from the one before. Where
+    it was killed before its first checkpoint, it starts again. When all steps are done, the folder
+    has a file `finished`.
 
     **Arguments:**
 
@@ -122,8 +124,9 @@ def _train(
         if state is not None:
             record.rewind()
         folder.log_start(record.done, _origin(app, config, preset or app.default_preset))
+        console = None if is_writer() else Console(quiet=True)
         with (
-            View(record.num_steps, start=record.done, console=_console()) as view,
+            View(record.num_steps, start=record.done, console=console) as view,
             Sinks(
                 folder, record.done, app.name, wandb=options.wandb, mlflow=options.mlflow
             ) as sinks,
@@ -187,21 +190,24 @@ class _Steps:
     def run(self, loop: Loop, state: LoopState, report: Report) -> None:
         """Trains until all are done, or the run is to stop."""
         record, stop, view = self.record, self.stop, self.view
-        # Also parameters that were not yet saved with their checkpoint.
-        record.save(state)
-        evaluating = self._evaluate(state)
-        while record.done < record.num_steps and not stop.agreed(record.done):
-            began = time.perf_counter()
-            state, new = step(loop, state)
-            new = jax.device_get(new) | episode_metrics(state.episodes)
-            timings = _timings(new, time.perf_counter() - began)
-            metrics = record.step(new, timings)
-            self.sinks.log(record.done, metrics | timings)
-            view.update(record.done, metrics, timings)
+        try:
+            # Also parameters that were not yet saved with their checkpoint.
+            record.save(state)
             evaluating = self._evaluate(state)
-            if record.checkpoint_due:
-                record.save(state)
-            report.write_if_due()
+            while record.done < record.num_steps and not stop.agreed(record.done):
+                began = time.perf_counter()
+                state, new = step(loop, state)
+                new = jax.device_get(new) | episode_metrics(state.episodes)
+                timings = _timings(new, time.perf_counter() - began)
+                metrics = record.step(new, timings)
+                self.sinks.log(record.done, metrics | timings)
+                view.update(record.done, metrics, timings)
+                evaluating = self._evaluate(state)
+                if record.checkpoint_due:
+                    record.save(state)
+                report.write_if_due()
+        finally:
+            close(state)
         if not stop.requested:
             return record.save(state)
         with view.waiting(f"{self.cause()}: saving step {record.done}", None):
@@ -271,11 +277,6 @@ class _Steps:
         if self._shown(evaluating, given_up) is not None:
             why = f"takes more than {seconds} s" if stop.name == name else f"{stop.name} came"
             view.note(f"the evaluation is left out ({why}); {later}")
-
-
-def _console() -> Console | None:
-    """Where the run is shown: nowhere by the other processes."""
-    return Console(quiet=True) if jax.process_index() > 0 else None
 
 
 @contextlib.contextmanager
