@@ -25,6 +25,21 @@ COLUMNS = "ABCDEFGH"
 SOLVED = 12
 
 
+def solve(game: Game) -> dict[int, int] | None:
+    """The difference of discs that each move ends with, from 12 empty squares on, if the extra
+    `judges` is installed."""
+    discs = np.ravel(game.stones)
+    if np.sum(discs == 0) > SOLVED or find_spec("numba") is None:
+        return None
+    from ._solver import Solver  # numba: a second, and more where it has to compile
+
+    mine = 1 if game.first_moves else -1
+    own, theirs, empty = (
+        sum(1 << i for i in np.flatnonzero(discs == disc).tolist()) for disc in (mine, -mine, 0)
+    )
+    return Solver(16).scores(own, theirs, empty)
+
+
 class Board(AbstractBoard):
     """The board, on which the score counts discs."""
 
@@ -34,6 +49,7 @@ class Board(AbstractBoard):
     record: Sgf = Sgf(SIZE, 2, lambda game: int(game.stones.sum()))
 
     def __init__(self):
+        self.solve = solve
         self.page = Page("Othello", self, shape=(SIZE, SIZE))
 
     def name(self, action: int, first: bool = True) -> str:
@@ -79,20 +95,6 @@ class Board(AbstractBoard):
         turn = self.result(game) if game.over else f"{game.mover} to move"
         text.append(f"   {counts}   {turn}")
         return "\n".join(map(str.rstrip, text.plain.split("\n"))) if plain else text
-
-    def solve(self, game: Game) -> dict[int, int] | None:
-        """The difference of discs that each move ends with, from 12 empty squares on, if the extra
-        `judges` is installed."""
-        discs = np.ravel(game.stones)
-        if np.sum(discs == 0) > SOLVED or find_spec("numba") is None:
-            return None
-        from ._solver import Solver  # numba: a second, and more where it has to compile
-
-        mine = 1 if game.first_moves else -1
-        own, theirs, empty = (
-            sum(1 << i for i in np.flatnonzero(discs == disc).tolist()) for disc in (mine, -mine, 0)
-        )
-        return Solver(16).scores(own, theirs, empty)
 
     def result(self, game: Game) -> str:
         """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""

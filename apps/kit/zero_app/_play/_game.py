@@ -4,7 +4,7 @@ import abc
 import copy
 import dataclasses
 import functools as ft
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TYPE_CHECKING
 
 import jax
@@ -70,6 +70,8 @@ class AbstractBoard(abc.ABC):
     - `record`: the notation of its games; `None` where they are a line of the names of moves.
     - `page`: how the browser shows it; `None` where it cannot.
     - `chance`: whether the seed decides what happens in a game.
+    - `solve`: maps a game to what each legal move scores if both sides play perfectly from then on,
+        as the player to move sees it, or to `None` where that cannot be told at once.
     """
 
     sides: tuple[str, str]
@@ -78,6 +80,7 @@ class AbstractBoard(abc.ABC):
     record: AbstractRecord | None = None
     page: "Page | None" = None
     chance: bool = False
+    solve: "Callable[[Game], Mapping[int, int] | None] | None" = None
 
     @abc.abstractmethod
     def name(self, action: int, first: bool = True) -> str:
@@ -104,11 +107,6 @@ class AbstractBoard(abc.ABC):
     @abc.abstractmethod
     def result(self, game: "Game") -> str:
         """The result in words: who has won, or that nobody has."""
-
-    def solve(self, game: "Game") -> Mapping[int, int] | None:
-        """What each legal move scores if both sides play perfectly from then on, as the player to
-        move sees it; `None` where that cannot be told at once."""
-        return None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -281,7 +279,8 @@ class Game:
     @ft.cached_property
     def scores(self) -> Mapping[int, int] | None:
         """The exact scores of the legal moves, where the board solves the position."""
-        return None if self.over else self.board.solve(self)
+        solve = self.board.solve
+        return None if self.over or solve is None else solve(self)
 
     @property
     def choice(self) -> int:
