@@ -42,7 +42,8 @@ def certain(
     """Whether the most visited legal action, of equals the first one, stays so whatever the visits
     that are `left` go to, and has a visit."""
     visits = jnp.where(legal, visits, -1.0)
-    best, leader = jnp.max(visits, axis=1, keepdims=True), jnp.argmax(visits, axis=1)[:, None]
+    best = jnp.max(visits, axis=1, keepdims=True)
+    leader = jnp.argmax(visits, axis=1)[:, None].astype(jnp.int32)
     index = jnp.arange(visits.shape[1], dtype=jnp.int32)[None]
     reach = jnp.where(legal & (index != leader), visits + left, -1.0)
     overtakes = jnp.where(index < leader, reach >= best, reach > best)
