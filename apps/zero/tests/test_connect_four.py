@@ -19,7 +19,17 @@ from zero_cli._worlds import build_world
 
 pytest.importorskip("numba", reason="the solver needs numba, of the extra judges")
 
-from zero_cli._connect_four import left, position, Solver, wins
+from zero_cli._connect_four import position, Solver, wins
+
+
+def left(number: int, score: int) -> int:
+    """How many stones come until the end of a game with this score and so many stones, if both play
+    perfectly."""
+    if score == 0:
+        return 42 - number
+    last = 44 - 2 * abs(score)  # or the stone before, if that is of the player who wins
+    winner_moves = (number + (score > 0)) % 2
+    return last - (last % 2 != winner_moves) - number
 
 
 SETS = ["begin-easy", "begin-hard", "begin-medium", "end-easy", "middle-easy", "middle-medium"]

@@ -250,13 +250,3 @@ def _is_won(stones: int) -> bool:
     """Whether there are four in a row."""
     pairs = [(stones & stones >> stride, stride) for stride in (1, 6, 7, 8)]
     return any(pair & pair >> 2 * stride for pair, stride in pairs)
-
-
-def left(number: int, score: int) -> int:
-    """How many stones come until the end of a game with this score and so many stones, if both play
-    perfectly."""
-    if score == 0:
-        return _CELLS - number
-    last = 44 - 2 * abs(score)  # or the stone before, if that is of the player who wins
-    winner_moves = (number + (score > 0)) % 2
-    return last - (last % 2 != winner_moves) - number
