@@ -320,8 +320,13 @@ def test_a_working_folder_that_is_gone_is_said_to_be(tmp_path, monkeypatch, caps
 
 
 def test_a_world_that_mixes_dtypes_in_double_precision_is_refused():
-    with jax.enable_x64(True), pytest.raises(UsageError, match="turn JAX_ENABLE_X64"):
-        environment("pgx/tic_tac_toe")
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        with pytest.raises(UsageError, match="turn JAX_ENABLE_X64"):
+            environment("pgx/tic_tac_toe")
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 @pytest.mark.parametrize(

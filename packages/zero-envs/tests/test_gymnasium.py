@@ -146,11 +146,15 @@ def test_observations_are_pytrees():
 def test_dtypes_are_those_of_the_space():
     """And not those of what is shown, such as Python's integers; also in double precision."""
     env: Any = toy(spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 9, (2,), np.int64)]))
+    before = jax.config.jax_enable_x64
     state = env.simulator.shown((np.array([1, 2], np.uint8), np.zeros((2, 2), np.float64)))
     assert [x.dtype for x in state] == [np.int32, np.int32]
-    with jax.enable_x64(True):
+    jax.config.update("jax_enable_x64", True)
+    try:
         features = env.observe(env.init(key=jr.key(0))).features
-        assert [x.dtype for x in features] == [np.float32, np.int32]
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    assert [x.dtype for x in features] == [np.float32, np.int32]
 
 
 def test_two_of_a_name_are_one_program():

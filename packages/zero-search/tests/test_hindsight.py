@@ -1,6 +1,7 @@
 """Hindsight: against its inner planner and a NumPy loop; trees that are kept; its laws."""
 
 import contextlib
+import dataclasses
 import itertools
 
 import jax
@@ -46,7 +47,9 @@ def test_equal_trees_are_the_inner_planner():
         assert np.array_equal(ours.stats.pop(name), 7 * value)
     assert not ours.stats
     inner.stats.clear()
-    assert equal(ours, inner)
+    # XLA of JAX 0.7 rounds the softmax of the two programs differently.
+    np.testing.assert_allclose(ours.weights, inner.weights, rtol=1e-6)
+    assert equal(dataclasses.replace(ours, weights=inner.weights), inner)
 
 
 @pytest.mark.parametrize(

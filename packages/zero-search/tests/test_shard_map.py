@@ -65,7 +65,6 @@ PLANNERS: dict[str, Any] = {
     "alphazero, fixed alpha": TreeSearch.alphazero(4, noise=DirichletNoise(alpha=0.3)),
     "muzero": TreeSearch.muzero(4, noise=NOISE),
     "gumbel": TreeSearch.gumbel(4),
-    "pallas": TreeSearch.gumbel(4, kernels="pallas"),
     "gumbel, no noise": TreeSearch.gumbel(4, gumbel_scale=0.0),
     "in rounds": TreeSearch.gumbel(4, max_num_considered_actions=2, in_rounds=True),
     "uct": TreeSearch.uct(4, stop_early=True),
@@ -89,6 +88,8 @@ PLANNERS: dict[str, Any] = {
     "mean": ParticleSearch(4, 2, resample_every=1, readout="mean"),
     "particles, not corrected": ParticleSearch(4, 2, resample_every=1, noise=NOISE, correct=False),
 }
+if jax.__version_info__ >= (0, 10):
+    PLANNERS["pallas"] = TreeSearch.gumbel(4, kernels="pallas")
 
 
 def moves(planner, model, world):

@@ -214,19 +214,27 @@ DTYPES = ("bool", "uint8", "int8", "int16", "int32", "float16", "bfloat16", "flo
 WIDE = ("int64", "float64", "uint64")
 
 
+@pytest.fixture
+def precision(dtype):
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", dtype in WIDE)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize("dtype", [*DTYPES, "float64", "uint64"])
 def test_rows_that_differ_anywhere_have_other_digests(dtype):
     """Also where two numbers are exchanged, or a number moves from one array to the next."""
-    with jax.enable_x64(dtype in WIDE):
-        zeros = jnp.zeros((7, 2), jnp.dtype(dtype))
-        ones = jnp.ones_like(zeros)
-        left = zeros.at[0, 0].set(ones[0, 0]).at[1, 1].set(ones[0, 0]).at[2].set(ones[0])
-        right = jnp.roll(left, 3, axis=0)
-        start = jnp.zeros((7, 2), jnp.uint32)
-        digest = _digest(start, (left, right))
-        assert digest.dtype == jnp.uint32 and len(np.unique(np.asarray(digest), axis=0)) == 7
-        assert len(np.unique(np.asarray(_digest(digest, ones)), axis=0)) == 7
-        assert len(np.unique(np.asarray(_digest(start, (ones, ones))), axis=0)) == 1
+    zeros = jnp.zeros((7, 2), jnp.dtype(dtype))
+    ones = jnp.ones_like(zeros)
+    left = zeros.at[0, 0].set(ones[0, 0]).at[1, 1].set(ones[0, 0]).at[2].set(ones[0])
+    right = jnp.roll(left, 3, axis=0)
+    start = jnp.zeros((7, 2), jnp.uint32)
+    digest = _digest(start, (left, right))
+    assert digest.dtype == jnp.uint32 and len(np.unique(np.asarray(digest), axis=0)) == 7
+    assert len(np.unique(np.asarray(_digest(digest, ones)), axis=0)) == 7
+    assert len(np.unique(np.asarray(_digest(start, (ones, ones))), axis=0)) == 1
 
 
 def test_many_digests_fall_together_as_seldom_as_random_numbers():

@@ -17,8 +17,6 @@ from .crossings import check_crossings, check_update
 
 
 ENVS, UNROLL = 16, 4
-# XLA of JAX 0.6 splits weights within an update, and gathers them again (docs/limits.md).
-JAX_06 = pytest.mark.xfail(jax.__version_info__ < (0, 7), reason="XLA of JAX 0.6", strict=True)
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +38,12 @@ def ran():
     return loop, before, step(loop, state)[0]
 
 
-@JAX_06
 def test_only_sums_cross_devices(ran, collectives):
     """Of sampling candidates too, which is done on every device for its own rows."""
     loop, _, state = ran
     check_crossings(loop, state, collectives)
 
 
-@JAX_06
 def test_an_update_waits_for_other_devices_twice(ran, collectives, sums_in_turn):
     loop, _, state = ran
     check_update(loop, state, collectives, sums_in_turn)

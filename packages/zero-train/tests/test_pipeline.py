@@ -327,10 +327,6 @@ def test_an_agent_that_wants_to_is_shown_every_block(sizes):
     check_census(census_loop(*sizes))
 
 
-@pytest.mark.skipif(
-    jax.__version_info__ < (0, 7),
-    reason="JAX 0.6 runs small programs of a CPU in the thread that calls them",
-)
 @pytest.mark.parametrize("slow", ["acting", "learning"])
 def test_neither_waits_for_the_other(ran, slow):
     """What is quick ends while what is slow still runs, and nothing is traced again. (On a CPU, XLA

@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 import optax
 import pytest
+from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
 from zero_envs import Observation
@@ -168,9 +169,11 @@ def test_an_update_is_the_same_on_eight_devices(sums_in_turn):
     taken, and the gradient."""
     mesh, agent = data_mesh(8), agent_of(network=Linear)
     state, batch = agent.init(key=jr.key(0)), windows(3)
-    place = lambda spec, tree: jax.device_put(tree, jax.NamedSharding(mesh, spec))
-    split = place(jax.P(mesh.axis_names[0]), batch)
-    everywhere = place(jax.P(), state)
+    place = lambda spec, tree: jax.device_put(
+        tree, jax.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec))
+    )
+    split = place((mesh.axis_names[0],), batch)
+    everywhere = place((), state)
     program = updated.lower(everywhere, split).compile()
     assert sums_in_turn(f"{program.as_text()}") == (3, 2)
     alone, apart = updated(state, batch), program(everywhere, split)

@@ -56,10 +56,10 @@ def regression(owner: str, prediction: Array, target: Array, huber: float | None
     """Half the squared error from a constant target, or the Huber loss."""
     target = jax.lax.stop_gradient(target)
     if huber is None:
-        return optax.losses.l2_loss(prediction, target)
+        return optax.losses.l2_loss(prediction - target)
     check_range(owner, 0, huber=huber)
     check_positive(owner, huber=huber)
-    return optax.losses.huber_loss(prediction, target, delta=huber)
+    return optax.losses.huber_loss(prediction - target, delta=huber)
 
 
 @check_axes
