@@ -10,7 +10,6 @@ import jax.random as jr
 import numpy as np
 import optax
 import pytest
-from jax.sharding import PartitionSpec
 from jaxtyping import Array
 
 from zero_envs import Observation
