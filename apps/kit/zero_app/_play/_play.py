@@ -264,7 +264,7 @@ class Session:
                     f"{prior[action]:.1%}",
                 )
         self._console.print(table)
-        self._say(f"Expected: {' '.join(game.line(int(plan.action)))}")
+        self._say(f"Expected: {' '.join(game.line())}")
         self._say(f"{game.mover} wins with a chance of {game.win_chance:.0%}.")
         if scores := game.scores:
             best = sorted(scores, key=scores.__getitem__, reverse=True)[:_HINTS]
