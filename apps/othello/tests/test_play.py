@@ -154,7 +154,7 @@ def line(monkeypatch) -> Callable[[list[str]], None]:
     """Makes the player follow a prepared line of moves as far as it goes."""
 
     def follow(moves: list[str]) -> None:
-        search = Played.__dict__["plan"].func
+        search = Played.__dict__["plan"].fget
 
         def plan(game):
             found = search(game)

@@ -189,17 +189,18 @@ def test_games_are_played_exactly_from_twelve_empty_squares_on():
         game = game.play(int(rng.choice(game.legal)))
     actions = [game.board.action(name) for name in game.moves]
     found = Solver().scores(*position(actions))
-    assert game.scores == found and found[game.choice] == max(found.values())
+    choice = int(game.plan.action)
+    assert game.scores == found and found[choice] == max(found.values())
     out = io.StringIO()
     read = iter(["why", "quit"])
     session = Session(
         game, Console(file=out, width=100), read=lambda _: next(read), first=not game.first_moves
     )
     session.run()
-    said = f"I play {game.name(game.choice).lower()}, which ends {max(found.values()):+d} for me."
+    said = f"I play {game.name(choice).lower()}, which ends {max(found.values()):+d} for me."
     assert said in out.getvalue() and "Solved, with the best moves of both:" in out.getvalue()
     sign = 1 if game.first_moves else -1
     while not game.over:  # both play perfectly, so what was promised is what comes
-        game = game.play(game.choice)
+        game = game.play(int(game.plan.action))
     score = sign * int(game.stones.sum())
     assert score + np.sign(score) * np.sum(game.stones == 0) == max(found.values())

@@ -26,10 +26,10 @@ SOLVED = 12
 
 
 def solve(game: Game) -> dict[int, int] | None:
-    """The difference of discs that each move ends with, from 12 empty squares on, if the extra
-    `judges` is installed."""
+    """The difference of discs that each move ends with, from 12 empty squares on. Needs the extra
+    `judges`."""
     discs = np.ravel(game.stones)
-    if np.sum(discs == 0) > SOLVED or find_spec("numba") is None:
+    if np.sum(discs == 0) > SOLVED:
         return None
     from ._solver import Solver  # numba: a second, and more where it has to compile
 
@@ -49,7 +49,13 @@ class Board(AbstractBoard):
     record: Sgf = Sgf(SIZE, 2, lambda game: int(game.stones.sum()))
 
     def __init__(self):
-        self.solve = solve
+        if find_spec("numba") is None:
+            self.unsolved = (
+                f"The last {SOLVED} moves are not played exactly, which needs numba: begin the "
+                "command with `uv run --extra judges` or install it with `pip install numba`."
+            )
+        else:
+            self.solve = solve
         self.page = Page("Othello", self, shape=(SIZE, SIZE))
 
     def name(self, action: int, first: bool = True) -> str:

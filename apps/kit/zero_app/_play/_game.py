@@ -21,7 +21,7 @@ from zero_train import AbstractActor, PlanningActor, RememberingCarry
 
 from .._command._errors import NonFiniteError
 from .._run._evaluation import with_simulations
-from ._watch import act, Episode
+from ._watch import act, Episode, whole
 
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class AbstractBoard(abc.ABC):
     - `chance`: whether the seed decides what happens in a game.
     - `solve`: maps a game to what each legal move scores if both sides play perfectly from then on,
         as the player to move sees it, or to `None` where that cannot be told at once.
+    - `unsolved`: why `solve` is not there, in a line for who begins a game.
     """
 
     sides: tuple[str, str]
@@ -82,6 +83,7 @@ class AbstractBoard(abc.ABC):
     page: "Page | None" = None
     chance: bool = False
     solve: "Callable[[Game], Mapping[int, int] | None] | None" = None
+    unsolved: str | None = None
 
     @abc.abstractmethod
     def name(self, action: int, first: bool = True) -> str:
@@ -128,7 +130,7 @@ class Game:
     - `komi`: the komi of its score, where not that of the environment. `total` and the player know
         of the latter only.
     - `handicap`: the number of its first stones that are a handicap.
-    - `found`: a plan with its principal variation that takes the place of the player's own.
+    - `found`: a plan with its principal variation, in the place of the player's own.
     """
 
     board: AbstractBoard
@@ -258,18 +260,44 @@ class Game:
             found=None,
         )
 
-    @ft.cached_property
+    @property
     def plan(self) -> Plan:
-        """The plan for this position, as NumPy arrays without a batch axis, computed once. Without
-        a search there are no visits, and every move has the value of the position.
+        """The plan for this position, as NumPy arrays without a batch axis, computed once: that of
+        perfect play where the board solves the position. Without a search there are no visits, and
+        every move has the value of the position.
 
         **Raises:** `ValueError` at the end; [`zero_app.NonFiniteError`][] where the player's
         network returned NaN or infinity.
         """
         if self.over:
             raise ValueError("there is no move to plan: the game is over")
-        if self.found is not None:
-            return self.found[0]
+        if self.scores is not None:
+            return self._exact
+        return self.own if self.found is None else self.found[0]
+
+    @ft.cached_property
+    def _exact(self) -> Plan:
+        """The best moves in equal shares; each move was visited once, and is worth its result."""
+        assert self.scores is not None and self._episode.obs.legal is not None
+        moves, scores = [*self.scores], np.asarray([*self.scores.values()])
+        visits, weights, results = np.zeros((3, *self._episode.obs.legal.shape), np.float32)
+        best = scores == scores.max()
+        visits[:, moves], weights[:, moves] = 1.0, best / best.sum()
+        results[:, moves] = self.max_value * np.sign(scores)
+        action = np.asarray([moves[int(np.argmax(best))]], np.int32)
+        return _one(
+            Plan.over_actions(
+                *map(jnp.asarray, (action, weights)),
+                visits=jnp.asarray(visits),
+                qvalues=jnp.asarray(results),
+                value=jnp.asarray(results[:, action[0]]),
+                stats={"invalid": jnp.zeros(1, jnp.int32)},
+            )
+        )
+
+    @ft.cached_property
+    def own(self) -> Plan:
+        """The player's plan, whatever else is known of the position."""
         action, plan = self._episode.act(key=self._draw(0)[0])
         searched = isinstance(plan, Plan)
         # Compiled code cannot raise: a search counts invalid values, `PolicyActor` plays -1.
@@ -285,7 +313,7 @@ class Game:
                 value=plan.value,
                 stats={"invalid": jnp.zeros_like(action)},
             )
-        return jax.tree.map(lambda x: np.asarray(x)[0], plan)
+        return _one(plan)
 
     @ft.cached_property
     def scores(self) -> Mapping[int, int] | None:
@@ -294,25 +322,19 @@ class Game:
         return None if self.over or solve is None else solve(self)
 
     @property
-    def choice(self) -> int:
-        """The player's move: where the position is solved the best one, and else that of the
-        plan."""
-        scores = self.scores
-        return int(self.plan.action) if scores is None else max(scores, key=scores.__getitem__)
-
-    @property
     def win_chance(self) -> float:
         """The chance of the player to move to win a game of two, by the value of the plan."""
         return (1 + float(self.plan.value) / self.max_value) / 2
 
     def line(self) -> list[str]:
         """The names of the plan's move and of the principal variation after it."""
-        plan, tree = self.plan, self._episode.tree  # in this order
         if self.found is not None:
             return self.found[1]
-        return expected(self, None if tree is None else read_tree(tree), int(plan.action))
+        plan, tree = self.plan, self._episode.tree  # in this order
+        searched = tree is not None and self.scores is None
+        return expected(self, read_tree(tree) if searched else None, int(plan.action))
 
-    def searched(self, actor: Any, carry: Any = None) -> tuple[Plan, Any, Tree | None]:
+    def searched(self, player: PlanningActor, carry: Any = None) -> tuple[Plan, Any, Tree | None]:
         """The plan of another player for this position, as `plan`, what that player keeps, and its
         tree where it searches one.
 
@@ -320,22 +342,23 @@ class Game:
 
         - `carry`: what it kept; `None` at first.
         """
+        actor: Any = dataclasses.replace(player, record=whole)
         state, obs = self._episode.state, self._episode.obs
         carry = _fresh(actor, state) if carry is None else carry
         _, plan, carry, tree = act(actor, state, obs, carry, self._draw(0))
         self._refuse(plan.stats["invalid"])
-        return jax.tree.map(lambda x: np.asarray(x)[0], plan), carry, tree
+        return _one(plan), carry, tree
 
     @ft.cached_property
     def prior(self) -> Float[np.ndarray, " actions"]:
         """The policy of the network without a search."""
         if not isinstance(self.actor, PlanningActor):
-            return np.asarray(self.plan.weights)
+            return np.asarray(self.own.weights)
         alone: Any = with_simulations(self.actor, 0)
         here = self._episode
         carry = alone.init(here.state)
         if isinstance(carry, RememberingCarry):
-            carry = carry.holding(jax.tree.map(lambda x: jnp.asarray(x)[None], self.plan.extra))
+            carry = carry.holding(jax.tree.map(lambda x: jnp.asarray(x)[None], self.own.extra))
         return np.asarray(act(alone, here.state, here.obs, carry, self._draw(2))[1].weights[0])
 
     def _refuse(self, invalid: Any) -> None:
@@ -354,6 +377,11 @@ class Game:
 @jax.jit
 def _unbatched(batch: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda x: x[0], batch)
+
+
+def _one(batch: PyTree[Array]) -> Any:
+    """The one row of a batch, as NumPy arrays."""
+    return jax.tree.map(lambda x: np.asarray(x)[0], batch)
 
 
 # It may make room for a tree, which takes long outside of a program.

@@ -339,8 +339,7 @@ class GtpEngine:
         if untold:
             yield asked.line(game, plan, tree)
         if plays:
-            choice = dataclasses.replace(game, found=(plan, [])).choice
-            yield f"play {self._move(game, choice, began)}"
+            yield f"play {self._move(game, int(plan.action), began)}"
         while not plays and not self._pending():
             time.sleep(0.02)  # all that will be found is found
 
@@ -361,7 +360,7 @@ class GtpEngine:
             return game, self._pass
         if game.must_pass:
             return game, game.legal[0]
-        return game, self._thinker.thought(game, self._clocks[mover]).choice
+        return game, int(self._thinker.thought(game, self._clocks[mover]).plan.action)
 
     def _turned_to(self, mover: str, refusal: str) -> Game:
         """The game in which a side is to move. If the other one may pass, it passes."""

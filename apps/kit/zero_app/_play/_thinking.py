@@ -16,7 +16,6 @@ from zero_train import AbstractActor, AbstractLatentModel
 
 from ._clock import Clock
 from ._game import expected, Game
-from ._watch import whole
 
 
 #: Simulations of a part of a search, for each leaf at a time. It can be broken off after each.
@@ -51,6 +50,7 @@ class Thinker:
         self._most = math.inf if most is None else most
         self._now = now
         self._actor: Any = None
+        self._own, self._part, self._adds_up = 0, 1, False
         player: Any = actor
         planner = getattr(player, "planner", None)
         if isinstance(planner, TreeSearch) and not isinstance(player.model, AbstractLatentModel):
@@ -63,7 +63,7 @@ class Thinker:
                 planner, num_simulations=part, reuse=True, stop_early=False, max_nodes=self._room
             )
             self._part = part
-            self._actor = dataclasses.replace(player, planner=planner, record=whole)
+            self._actor = dataclasses.replace(player, planner=planner)
         # Of the last position: the moves to it, what the planner keeps, the last plan with its
         # tree, and the simulations there.
         self._actions: tuple[int, ...] = ()
@@ -77,7 +77,7 @@ class Thinker:
 
         **Raises:** as `Game.plan`.
         """
-        if game.over or self._actor is None:
+        if game.over or game.scores is not None or self._actor is None:
             yield game.plan, None
             return
         self._follow(game)
@@ -97,19 +97,16 @@ class Thinker:
         began, share = self._now(), math.inf if clock is None else clock.share()
         for plan, tree in self.grow(game):
             yield plan, tree
-            if self._actor is not None:
-                left = share - (self._now() - began)
-                more = (self._own if clock is None else self._most) - self._done
-                more = min(more, _SWING * left / max(self._seconds, 1e-9) * self._part)
-                if more <= 0 or left <= _SWING * self._seconds or self._decided(game, plan, more):
-                    return
+            left = share - (self._now() - began)
+            more = (self._own if clock is None else self._most) - self._done
+            more = min(more, _SWING * left / max(self._seconds, 1e-9) * self._part)
+            if more <= 0 or left <= _SWING * self._seconds or self._decided(game, plan, more):
+                return
 
     def thought(self, game: Game, clock: Clock | None = None) -> Game:
-        """The game with its plan, which a position that is solved does not need."""
-        if game.scores is not None or self._actor is None:
-            return game
+        """The game with the plan of this search."""
         ((plan, tree),) = collections.deque(self.think(game, clock), maxlen=1)
-        line = expected(game, tree and read_tree(tree), int(plan.action))
+        line = expected(game, None if tree is None else read_tree(tree), int(plan.action))
         return dataclasses.replace(game, found=(plan, line))
 
     def ready(self, game: Game) -> None:
