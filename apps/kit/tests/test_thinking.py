@@ -24,14 +24,15 @@ from .test_stones import Stones
 
 
 OWN = 48
-MODEL = EnvironmentModel(PgxEnvironment("tic_tac_toe"), prefers_low_cells)
+ENV = PgxEnvironment("tic_tac_toe")
+MODEL = EnvironmentModel(ENV, prefers_low_cells)
 PLAYER = PlanningActor(TreeSearch.alphazero(OWN, reuse=True), MODEL)
 MINUTE = Clock(60.0, 1, 60.0, 1)
 
 
 @pytest.fixture(scope="module")
 def start() -> Game:
-    return Game.start(MODEL.env, PLAYER, Stones(), key=jr.key(0))
+    return Game.start(ENV, PLAYER, Stones(), key=jr.key(0))
 
 
 def after(start: Game, *moves: str) -> Game:
@@ -167,7 +168,7 @@ def test_an_engine_thinks_by_the_clock_of_the_controller_or_its_own(start, monke
     out = io.StringIO()
     lines = [
         "reg_genmove b",
-        *("time_settings 0 0 0", "reg_genmove b"),  # as GoGui and the ringmaster say no limit
+        *("time_settings 0 0 0", "time_left b 0 0", "reg_genmove b"),  # which says no limit, too
         *("time_settings 0 1 0", "reg_genmove b"),
         *("kgs-time_settings none", "reg_genmove b"),
         *("time_settings 300 0 0", "reg_genmove b"),
@@ -197,11 +198,11 @@ def test_a_person_is_answered_in_time_and_pondered_about(start):
 
 def test_a_page_may_offer_a_search_by_the_clock(start):
     page = Page("Stones", Stones(), shape=(3, 3))
-    service = Service.of_search(MODEL.env, PLAYER, page, 0.05)
+    service = Service.of_search(ENV, PLAYER, page, 0.05)
     about = service.about()
     assert about["strengths"][-1] == MOST and about["seconds"] == 0.05
     for moves in ((), ("c3",)):
         thought = service.answer(Question(moves, MOST, think=True))["thought"]
         assert thought["line"][0] == thought["move"] and thought["score"] is None
         assert sum(move["visits"] for move in thought["moves"]) >= 16
-    assert Service.of_search(MODEL.env, PLAYER, page).about()["seconds"] is None
+    assert Service.of_search(ENV, PLAYER, page).about()["seconds"] is None

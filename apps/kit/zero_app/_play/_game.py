@@ -331,8 +331,8 @@ class Game:
         if self.found is not None:
             return self.found[1]
         plan, tree = self.plan, self._episode.tree  # in this order
-        searched = tree is not None and self.scores is None
-        return expected(self, read_tree(tree) if searched else None, int(plan.action))
+        searched = None if tree is None or self.scores is not None else read_tree(tree)
+        return expected(self, searched, int(plan.action))
 
     def searched(self, player: PlanningActor, carry: Any = None) -> tuple[Plan, Any, Tree | None]:
         """The plan of another player for this position, as `plan`, what that player keeps, and its

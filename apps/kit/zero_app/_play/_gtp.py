@@ -165,17 +165,21 @@ class GtpEngine:
         except ValueError:
             raise GtpError(SYNTAX) from None
         self._games = [dataclasses.replace(game, komi=said) for game in self._games]
+        if self._record.komi not in (None, said):
+            warn(
+                f"The komi {said:g} counts in the score; the player knows {self._record.komi:g} alone."
+            )
         return ""
 
-    def _fixed_handicap(self, number: str) -> str:
-        stones = int(number(int, number))
+    def _fixed_handicap(self, said: str) -> str:
+        stones = int(number(int, said))
         points = handicap_points(self._record.size, stones)
         if len(points) < 2:
             raise GtpError("invalid number of stones")
         return self._place(points)
 
-    def _place_free_handicap(self, number: str) -> str:
-        stones = int(number(int, number))
+    def _place_free_handicap(self, said: str) -> str:
+        stones = int(number(int, said))
         if not 2 <= stones < self._pass:
             raise GtpError("invalid number of stones")
         return self._fixed_handicap(str(min(stones, 9)))  # a program may place fewer
@@ -250,7 +254,8 @@ class GtpEngine:
 
     def _time_left(self, side: str, time: str, stones: str) -> str:
         mover, left, moves = colour(side), seconds(time), int(seconds(stones))
-        self._clocks[mover] = (self._clocks[mover] or Clock(left)).told(left, moves)
+        if left > 0 or self._clocks[mover]:  # without a limit some say that nothing is left
+            self._clocks[mover] = (self._clocks[mover] or Clock(left)).told(left, moves)
         return ""
 
     # ---- the game
@@ -327,7 +332,7 @@ class GtpEngine:
         began: float,
         plays: bool,
     ) -> Iterator[str]:
-        told, untold = -math.inf, False
+        told, untold, plan, tree = -math.inf, False, None, None
         for plan, tree in parts:
             ends = not plays and self._pending()
             untold = not ends and time.monotonic() - told < asked.interval
@@ -336,6 +341,7 @@ class GtpEngine:
                 yield asked.line(game, plan, tree)
             if ends:
                 return
+        assert plan is not None
         if untold:
             yield asked.line(game, plan, tree)
         if plays:

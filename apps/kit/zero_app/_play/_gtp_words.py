@@ -108,8 +108,11 @@ class Analysis:
             visits = int(plan.visits[action])
             value = float(plan.qvalues[action] if visits else plan.value)
             line = " ".join(shown(name) for name in expected(game, read, action))
+            lead = (
+                f"scoreLead {game.scores[action]} " if game.scores and self.style == "kata" else ""
+            )
             said.append(
-                f"info move {shown(game.name(action))} {self._figures(game, visits, value)} "
+                f"info move {shown(game.name(action))} {self._figures(game, visits, value)} {lead}"
                 f"prior {self._share(float(game.prior[action]))} order {rank} pv {line}"
             )
         if self.root:

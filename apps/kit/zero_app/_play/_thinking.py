@@ -111,7 +111,7 @@ class Thinker:
 
     def ready(self, game: Game) -> None:
         """Compiles all that a move needs, which no clock should count."""
-        (plan, _), _ = next(self.grow(game)), game.scores
+        plan, _ = next(self.grow(game))
         next(self.grow(game.play(int(plan.action))))
         self._actions, self._carry, self._found = (), None, None
 
