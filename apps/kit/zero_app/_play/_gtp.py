@@ -165,10 +165,9 @@ class GtpEngine:
         except ValueError:
             raise GtpError(SYNTAX) from None
         self._games = [dataclasses.replace(game, komi=said) for game in self._games]
-        if self._record.komi not in (None, said):
-            warn(
-                f"The komi {said:g} counts in the score; the player knows {self._record.komi:g} alone."
-            )
+        known = self._record.komi
+        if known not in (None, said):
+            warn(f"The komi of {said:g} counts in the score, and the player plays for {known:g}.")
         return ""
 
     def _fixed_handicap(self, said: str) -> str:
@@ -254,8 +253,10 @@ class GtpEngine:
 
     def _time_left(self, side: str, time: str, stones: str) -> str:
         mover, left, moves = colour(side), seconds(time), int(seconds(stones))
-        if left > 0 or self._clocks[mover]:  # without a limit some say that nothing is left
-            self._clocks[mover] = (self._clocks[mover] or Clock(left)).told(left, moves)
+        clock = self._clocks[mover]
+        # Without a limit some say that nothing is left.
+        if left > 0 or moves > 0 or clock not in (None, self._clock):
+            self._clocks[mover] = (clock or Clock(left)).told(left, moves)
         return ""
 
     # ---- the game
