@@ -131,6 +131,15 @@ def test_the_tree_is_kept_along_the_moves_and_no_other(start, monkeypatch):
     assert next(thinker.grow(after(start, "c3")))[0].stats["reused"] == 0
 
 
+@pytest.mark.parametrize("simulations, leaves", [(1, 1), (17, 1), (100, 1), (80, 5), (1000, 8)])
+def test_parts_are_no_more_than_the_simulations_that_were_asked_for(simulations, leaves):
+    planner = TreeSearch.alphazero(simulations, num_leaves=leaves)
+    thinker = Thinker(PlanningActor(planner, MODEL))
+    part = thinker._part
+    assert part % leaves == 0 and part <= 16 * leaves
+    assert 0.9 * simulations < simulations // part * part <= simulations
+
+
 def test_a_halving_is_a_whole_plan(start, monkeypatch):
     time = Time(monkeypatch)
     gumbel = PlanningActor(TreeSearch.gumbel(24, gumbel_scale=0.0), MODEL)

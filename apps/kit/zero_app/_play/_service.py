@@ -126,8 +126,9 @@ class Refusal(Exception):
 
 
 class Service:
-    """Replays games and thinks about their ends. An answer depends on its question alone; the last
-    positions are kept so that it comes soon. Several threads may ask."""
+    """Replays games and thinks about their ends. An answer depends on its question alone, or on the
+    time of a search by the clock; the last positions are kept so that it comes soon. Several
+    threads may ask."""
 
     def __init__(
         self,
@@ -298,10 +299,9 @@ class Service:
         """The game with the plan of a search."""
         actor: Any = self._players[question.simulations]
         if self._seconds is not None and question.simulations == MOST:
-            thinker = Thinker(actor, most=MOST)
             if not known:
-                next(thinker.grow(game))  # is compiled, which no clock should count
-            return thinker.thought(game, Clock.start(0.0, self._seconds, 1))
+                Thinker(actor, most=MOST).ready(game)
+            return Thinker(actor, most=MOST).thought(game, Clock.start(0.0, self._seconds, 1))
         plan, _, tree = game.searched(actor)
         line = [] if tree is None else expected(game, read_tree(tree), int(plan.action))
         return dataclasses.replace(game, found=(plan, line))

@@ -58,11 +58,16 @@ class Thinker:
             self._room = max(_ROOM, 2 * self._own + 1)
             # Other rules at the root share out the simulations of a whole plan.
             self._adds_up = planner.can_stop_early
-            part = min(_PART * planner.num_leaves, self._own) if self._adds_up else self._own
+            turns = self._own // planner.num_leaves
+            parts = math.ceil(turns / _PART) if self._adds_up else 1
+            self._part = turns // parts * planner.num_leaves
             planner = dataclasses.replace(
-                planner, num_simulations=part, reuse=True, stop_early=False, max_nodes=self._room
+                planner,
+                num_simulations=self._part,
+                reuse=True,
+                stop_early=False,
+                max_nodes=self._room,
             )
-            self._part = part
             self._actor = dataclasses.replace(player, planner=planner)
         # Of the last position: the moves to it, what the planner keeps, the last plan with its
         # tree, and the simulations there.
@@ -100,7 +105,11 @@ class Thinker:
             left = share - (self._now() - began)
             more = (self._own if clock is None else self._most) - self._done
             more = min(more, _SWING * left / max(self._seconds, 1e-9) * self._part)
-            if more <= 0 or left <= _SWING * self._seconds or self._decided(game, plan, more):
+            if (
+                more < self._part
+                or left <= _SWING * self._seconds
+                or self._decided(game, plan, more)
+            ):
                 return
 
     def thought(self, game: Game, clock: Clock | None = None) -> Game:
@@ -113,7 +122,7 @@ class Thinker:
         """Compiles all that a move needs, which no clock should count."""
         plan, _ = next(self.grow(game))
         next(self.grow(game.play(int(plan.action))))
-        self._actions, self._carry, self._found = (), None, None
+        self._actions, self._carry, self._found, self._seconds = (), None, None, 0.0
 
     def _decided(self, game: Game, plan: Plan, more: float) -> bool:
         *_, second, first = sorted([-math.inf, *plan.visits[[*game.legal]].tolist()])
