@@ -105,11 +105,8 @@ class Thinker:
             left = share - (self._now() - began)
             more = (self._own if clock is None else self._most) - self._done
             more = min(more, _SWING * left / max(self._seconds, 1e-9) * self._part)
-            if (
-                more < self._part
-                or left <= _SWING * self._seconds
-                or self._decided(game, plan, more)
-            ):
+            ended = more < self._part or left <= _SWING * self._seconds
+            if ended or self._decided(game, plan, more):
                 return
 
     def thought(self, game: Game, clock: Clock | None = None) -> Game:

@@ -336,7 +336,7 @@ function draw() {
   $("note").hidden = !shown.note;
   $("note").textContent = `${shown.note ?? ""}${flagged}`;
   $("legend").hidden = !analysis || about.style === "picture";
-  $("legend").textContent = analysis ? legend(about, analysis === thoughtOf(shown) ? simulations() : 0) : "";
+  $("legend").textContent = analysis ? legend(about, analysis === thoughtOf(shown) ? simulations() : 0, analysis.score !== null) : "";
   $("undo").disabled = !wasPlayed(game) && !game.before;
   if (document.activeElement !== $("text")) $("text").value = shown.text;
 }
