@@ -4,6 +4,7 @@ import dataclasses
 import functools as ft
 import io
 import random
+import time
 
 import jax.random as jr
 import numpy as np
@@ -64,9 +65,9 @@ def undecided(monkeypatch) -> None:
 
 def test_parts_add_up_to_the_search_of_the_player(start, monkeypatch):
     undecided(monkeypatch)
-    time = Time(monkeypatch)
-    plan = time.thinker().thought(start).plan
-    assert time.parts == 3 and plan.visits.sum() == OWN
+    clock = Time(monkeypatch)
+    plan = clock.thinker().thought(start).plan
+    assert clock.parts == 3 and plan.visits.sum() == OWN
     whole, _, _ = start.searched(PLAYER)
     np.testing.assert_array_equal(plan.visits, whole.visits)
     np.testing.assert_allclose(plan.qvalues, whole.qvalues, atol=1e-6)
@@ -76,58 +77,58 @@ def test_parts_add_up_to_the_search_of_the_player(start, monkeypatch):
 def test_no_share_is_overstepped_where_a_part_takes_at_most_twice_as_long(start, monkeypatch, seed):
     undecided(monkeypatch)
     draws = random.Random(seed)
-    time = Time(monkeypatch, lambda: draws.uniform(0.5, 1.0))
-    time.thinker().thought(start, MINUTE)
-    assert MINUTE.share() - 3.0 < time.now <= MINUTE.share() == 54.0
+    clock = Time(monkeypatch, lambda: draws.uniform(0.5, 1.0))
+    clock.thinker().thought(start, MINUTE)
+    assert MINUTE.share() - 3.0 < clock.now <= MINUTE.share() == 54.0
 
 
 def test_a_first_part_is_made_without_time_and_no_second_one(start, monkeypatch):
-    time = Time(monkeypatch)
-    thinker = time.thinker()
-    assert thinker.thought(start, Clock(0.0)).plan.visits.sum() == 16 and time.parts == 1
+    clock = Time(monkeypatch)
+    thinker = clock.thinker()
+    assert thinker.thought(start, Clock(0.0)).plan.visits.sum() == 16 and clock.parts == 1
     # What is known needs none.
     thinker.thought(start, Clock(0.0))
-    assert time.parts == 1
+    assert clock.parts == 1
 
 
 def test_simulations_by_the_clock_are_limited_where_it_is_said(start, monkeypatch):
     undecided(monkeypatch)
-    time = Time(monkeypatch)
-    assert time.thinker(most=80).thought(start, MINUTE).plan.visits.sum() == 80
-    assert time.thinker(most=80).thought(start).plan.visits.sum() == OWN
+    clock = Time(monkeypatch)
+    assert clock.thinker(most=80).thought(start, MINUTE).plan.visits.sum() == 80
+    assert clock.thinker(most=80).thought(start).plan.visits.sum() == OWN
 
 
 def test_a_search_ends_once_its_move_is_certain(start, monkeypatch):
-    time = Time(monkeypatch)
+    clock = Time(monkeypatch)
     game = after(start, *WON[:4])  # X wins at once
-    thinker = time.thinker()
+    thinker = clock.thinker()
     found = thinker.thought(game, MINUTE).plan
-    assert 1 < time.parts < 40
+    assert 1 < clock.parts < 40
     # So it is: with all the simulations for which there was time the move is the same.
     undecided(monkeypatch)
-    goes_on = time.thinker().thought(game, MINUTE).plan
+    goes_on = clock.thinker().thought(game, MINUTE).plan
     assert goes_on.visits.sum() > found.visits.sum() and goes_on.action == found.action
     # A move of no choice is certain after a part.
-    before, alone = time.parts, after(start, *"a1 b1 c1 a2 c2 b2 a3 c3".split())
+    before, alone = clock.parts, after(start, *"a1 b1 c1 a2 c2 b2 a3 c3".split())
     monkeypatch.undo()
-    time = Time(monkeypatch)
-    time.thinker().thought(alone, MINUTE)
-    assert before > 0 and time.parts == 1
+    clock = Time(monkeypatch)
+    clock.thinker().thought(alone, MINUTE)
+    assert before > 0 and clock.parts == 1
 
 
 def test_the_tree_is_kept_along_the_moves_and_no_other(start, monkeypatch):
-    time = Time(monkeypatch)
-    thinker = time.thinker()
+    clock = Time(monkeypatch)
+    thinker = clock.thinker()
     plan = thinker.thought(start).plan
     first = start.play(int(plan.action))
     reply = first.play(int(first.searched(PLAYER)[0].action))
-    time.parts = 0
+    clock.parts = 0
     kept, _ = next(thinker.grow(first))
     assert kept.stats["reused"] == plan.visits[plan.action] - 1 > 0
-    assert next(thinker.grow(reply))[0].stats["reused"] > 0 and time.parts == 2
+    assert next(thinker.grow(reply))[0].stats["reused"] > 0 and clock.parts == 2
     # The same position again needs no search, one that was left a new one.
-    assert next(thinker.grow(reply))[0].stats["reused"] > 0 and time.parts == 2
-    assert next(thinker.grow(first))[0].stats["reused"] == 0 and time.parts == 3
+    assert next(thinker.grow(reply))[0].stats["reused"] > 0 and clock.parts == 2
+    assert next(thinker.grow(first))[0].stats["reused"] == 0 and clock.parts == 3
     assert next(thinker.grow(after(start, "c3")))[0].stats["reused"] == 0
 
 
@@ -141,10 +142,10 @@ def test_parts_are_no_more_than_the_simulations_that_were_asked_for(simulations,
 
 
 def test_a_halving_is_a_whole_plan(start, monkeypatch):
-    time = Time(monkeypatch)
+    clock = Time(monkeypatch)
     gumbel = PlanningActor(TreeSearch.gumbel(24, gumbel_scale=0.0), MODEL)
-    assert Thinker(gumbel, now=lambda: time.now).thought(start).plan.visits.sum() == 24
-    assert time.parts == 1
+    assert Thinker(gumbel, now=lambda: clock.now).thought(start).plan.visits.sum() == 24
+    assert clock.parts == 1
 
 
 def test_an_engine_ponders_in_the_time_of_the_other_side(start, monkeypatch):
@@ -192,17 +193,35 @@ def test_an_engine_thinks_by_the_clock_of_the_controller_or_its_own(start, monke
     ]
 
 
-def test_a_person_is_answered_in_time_and_pondered_about(start):
-    typed, out = iter(["c3", "why", "quit"]), io.StringIO()
-    session = Session(
-        start, Console(file=out, width=80), read=lambda _: next(typed), seconds=0.1, ponder=True
-    )
+def test_engines_ponder_only_where_they_are_told_to(start, monkeypatch):
+    pondered = []
+    monkeypatch.setattr(GtpEngine, "ponder", lambda engine: pondered.append(engine))
+    for ponder in (False, True):
+        lines = iter(["name", "genmove b", "quit"])
+        serve_lines(start, "stones", "1", lines, lambda said: None, ponder=ponder)
+        assert len(pondered) == 2 * ponder
+
+
+def test_a_person_is_answered_by_the_clock_and_pondered_about(start):
+    typed, out, pondered = iter(["c3", "why", "quit"]), io.StringIO(), []
+
+    def read(prompt: str) -> str:
+        line, thinker = next(typed), session._thinker
+        assert thinker is not None
+        for _ in range(3000):  # until the thoughts in the person's time have begun
+            if thinker._found is not None and thinker._actions == session.game.actions:
+                pondered.append(line)
+                break
+            time.sleep(0.01)
+        return line
+
+    console = Console(file=out, width=80)
+    session = Session(start, console, read=read, seconds=0.1, ponder=True)
     session.run()
-    said = out.getvalue()
-    assert "Compiling the search ..." in said and "Why I played" in said
-    replied = session._replied
+    said, replied = out.getvalue(), session._replied
+    assert pondered == ["c3", "why", "quit"]
     assert replied is not None and replied.found is not None
-    assert f"{replied.plan.visits.max():.0f}" in said
+    assert "Compiling the search ..." in said and f" {replied.plan.visits.max():.0f} |" in said
 
 
 def test_a_page_may_offer_a_search_by_the_clock(start):

@@ -354,9 +354,10 @@ class GtpEngine:
         """Thinks in the time of the other side, until a command comes."""
         game = self._games[-1]
         if self._own is not None and not game.over and game.mover != self._own:
-            for _ in self._thinker.grow(game):
-                if self._pending():
-                    return
+            with contextlib.suppress(NonFiniteError):  # which an analysis will say
+                for _ in self._thinker.grow(game):
+                    if self._pending():
+                        return
 
     # ---- whose turn it is
 
@@ -441,7 +442,7 @@ def serve_lines(
         try:
             for part in engine.respond(line):
                 say(part)
-            if ponder:
+            if ponder and engine.running:
                 engine.ponder()
         except BrokenPipeError:
             return
