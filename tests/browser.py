@@ -174,11 +174,14 @@ def check_a_game(page: Page, draws: random.Random) -> None:
     page.keyboard.press("Tab")  # out of the text
     page.locator("#analysis").check()
     expect(page.locator("#candidates tr").first).to_be_visible()
-    expect(page.locator("#legend")).to_contain_text("how likely the network plays there")
+    expect(page.locator("#legend")).to_contain_text(
+        re.compile("how likely the network plays there|which moves are the best")
+    )
     expect(page.locator("#text")).to_have_value(before)
     check_a_busy_server(page)
     last = page.locator("#moves li").last.inner_text().split()[1]
-    said = re.compile(rf"^After {last}: \S+ to move, winning chance \d+\xa0%\.$")
+    known = r"winning chance \d+\xa0%|solved: it ends [+-]?\d+ for \S+ if both play the best moves"
+    said = re.compile(rf"^After {last}: \S+ to move, ({known})\.$")
     expect(page.get_by_role("status").filter(has_text=said)).to_have_count(1)
     wins = page.locator(".cell[aria-label*='legal'][aria-label*='% of the search, winning chance']")
     expect(wins.or_(page.locator("#others button")).first).to_be_attached()

@@ -47,3 +47,18 @@ def test_shares_never_add_up_to_more_than_a_period():
             spent += clock.share()
             clock = clock.took(clock.share())
         assert spent <= period and clock == Clock(period, stones, period, stones)
+
+
+def test_a_main_time_is_spent_before_the_periods_and_no_period_is_lost():
+    draws = random.Random(1)
+    for _ in range(100):
+        stones, period, main = draws.randint(1, 20), draws.uniform(1, 100), draws.uniform(1, 300)
+        clock = Clock.start(main, period, stones)
+        assert clock is not None
+        for _ in range(200):
+            # A move may begin in the main time and end in the first period.
+            room = clock.seconds + (0.0 if clock.moves else period)
+            assert clock.share() <= room
+            clock = clock.took(clock.share())
+            assert clock.seconds > 0
+        assert clock.moves > 0

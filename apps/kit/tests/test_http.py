@@ -174,10 +174,10 @@ def test_searches_wait_for_one_that_is_compiled(service, monkeypatch):
     """Those of more tabs, as many as may; and thoughts without a search wait for nothing."""
     began, goes_on = threading.Event(), threading.Event()
 
-    def search(game, question):
+    def search(game, question, known):
         began.set()
         assert goes_on.wait(30)
-        return game.plan, None
+        return game
 
     monkeypatch.setattr(service, "_search", search)
     monkeypatch.setattr(service, "_compiled", set())

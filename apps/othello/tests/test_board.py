@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from zero_app import Game
+from zero_app._play._commands import _board_of_two, Play
+from zero_othello import _board
+from zero_othello._app import APP, pretrained
 from zero_othello._board import Board, PASS
 
 from .helpers import name, new_game, parse, WIPE_OUT
@@ -108,3 +111,10 @@ def test_results():
     assert final(32, 32) == "draw"
     game = played(*WIPE_OUT)
     assert game.over and game.legal == () and draw(game).endswith("black wins by 13")
+
+
+def test_it_is_said_where_endings_are_not_solved(monkeypatch, capsys):
+    monkeypatch.setattr(_board, "find_spec", lambda name: None)
+    board = _board_of_two(Play(), APP, pretrained())
+    (said,) = capsys.readouterr().err.splitlines()
+    assert board.solve is None and "needs numba" in said and "uv run --extra judges" in said

@@ -317,7 +317,9 @@ def test_what_an_analysis_may_say_in_addition_is_left_out(engine):
     [
         ("time_settings 300 0 0", None, 0.9 * 10),
         ("time_settings 0 30 10", None, 0.9 * 3),
-        ("time_settings 300 30 10", "time_left b 60 0", 0.9 * 2),
+        # After the main time a move gets three seconds.
+        ("time_settings 300 30 10", "time_left b 60 0", 0.9 * 3),
+        ("time_settings 300 30 10", "time_left b 120 0", 0.9 * 4),
         ("time_settings 300 30 10", "time_left b 20 5", 0.9 * 4),
         ("kgs-time_settings absolute 300", None, 0.9 * 10),
         ("kgs-time_settings canadian 300 30 10", "time_left b 20 5", 0.9 * 4),

@@ -107,7 +107,7 @@ def test_hint_shows_what_the_search_found_and_moves_nothing():
         assert float(value) == pytest.approx(plan.qvalues[action], abs=6e-3)
         assert float(prior[:-1]) / 100 == pytest.approx(game.prior[action], abs=6e-4)
     assert list(rows)[0] == min(rows, key=lambda move: -plan.visits[parse(move)])
-    line = game.line(int(plan.action))
+    line = game.line()
     assert f"Expected: {' '.join(line)}\n" in text and line[0] == name(int(plan.action)).lower()
     after = game
     for move in line:
@@ -154,7 +154,7 @@ def line(monkeypatch) -> Callable[[list[str]], None]:
     """Makes the player follow a prepared line of moves as far as it goes."""
 
     def follow(moves: list[str]) -> None:
-        search = Played.__dict__["plan"].func
+        search = Played.__dict__["plan"].fget
 
         def plan(game):
             found = search(game)

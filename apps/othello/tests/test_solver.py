@@ -3,6 +3,7 @@
 import functools as ft
 import io
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -13,11 +14,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_app import Session, Suite
+from zero_app import Game, Question, Service, Session, Suite
+from zero_app._play._gtp import GtpEngine
 from zero_envs import Othello
 from zero_othello._app import APP
+from zero_othello._board import Board
 
-from .helpers import new_game
+from .helpers import new_game, othello
 from .oracle import PASS, random_game
 
 
@@ -181,25 +184,60 @@ def test_the_suite_is_what_the_solver_says():
         assert solver.scores(*board) == found
 
 
-def test_games_are_played_exactly_from_twelve_empty_squares_on():
-    """Whatever the player's search or network says."""
+@pytest.fixture(scope="module")
+def ending() -> Game:
+    """Twelve squares are empty."""
     game, rng = new_game(), np.random.default_rng(3)
     while np.sum(game.stones == 0) > 12:
         assert game.scores is None
         game = game.play(int(rng.choice(game.legal)))
+    return game
+
+
+def test_games_are_played_exactly_from_twelve_empty_squares_on(ending):
+    """Whatever the player's search or network says."""
+    game = ending
     actions = [game.board.action(name) for name in game.moves]
     found = Solver().scores(*position(actions))
-    assert game.scores == found and found[game.choice] == max(found.values())
+    choice = int(game.plan.action)
+    assert game.scores == found and found[choice] == max(found.values())
     out = io.StringIO()
     read = iter(["why", "quit"])
     session = Session(
         game, Console(file=out, width=100), read=lambda _: next(read), first=not game.first_moves
     )
     session.run()
-    said = f"I play {game.name(game.choice).lower()}, which ends {max(found.values()):+d} for me."
+    said = f"I play {game.name(choice).lower()}, which ends {max(found.values()):+d} for me."
     assert said in out.getvalue() and "Solved, with the best moves of both:" in out.getvalue()
     sign = 1 if game.first_moves else -1
     while not game.over:  # both play perfectly, so what was promised is what comes
-        game = game.play(game.choice)
+        game = game.play(int(game.plan.action))
     score = sign * int(game.stones.sum())
     assert score + np.sign(score) * np.sum(game.stones == 0) == max(found.values())
+
+
+def test_endings_are_played_exactly_and_told_over_gtp_and_in_the_browser(ending):
+    assert ending.scores is not None
+    best = max(ending.scores.values())
+    move = ending.name(int(ending.plan.action))
+    waiting = iter([True] * 9)
+    engine = GtpEngine(ending, "zero-othello", "1", pending=lambda: next(waiting))
+    side = ending.mover
+    assert "".join(engine.respond(f"reg_genmove {side}")) == f"= {move}\n\n"
+    (_, line, end) = engine.respond(f"kata-analyze {side}")
+    told = re.findall(r"move (\w+) .*? scoreLead (-?\d+)", line)
+    assert told[0] == (move, str(best)) and end == "\n"
+    assert {ending.board.action(name): int(score) for name, score in told} == ending.scores
+    assert f"play {move}\n" in [*engine.respond(f"lz-genmove_analyze {side}")]
+    page = Board().page
+    assert page is not None
+    service = Service.of_search(othello(), ending.actor, page)
+    answer = service.answer(Question(ending.moves, 64, think=True))
+    thought = answer["thought"]
+    assert (thought["move"], thought["score"]) == (move.lower(), best) and not answer["compiled"]
+    assert thought["value"] == np.sign(best)
+    assert {move["name"]: move["value"] for move in thought["moves"]} == {
+        ending.name(action).lower(): np.sign(score) for action, score in ending.scores.items()
+    }
+    # The network's own policy is told beside it.
+    assert sum(move["prior"] for move in thought["moves"]) == pytest.approx(1, abs=1e-3)

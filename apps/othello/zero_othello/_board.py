@@ -5,9 +5,11 @@ corner and action 0, also over the Go Text Protocol, unlike in Go. Action `8 * (
 is a disc, action 64 a pass, which is legal only for a side without a move.
 """
 
+import functools as ft
 import pathlib
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
@@ -26,18 +28,26 @@ SOLVED = 12
 
 
 def solve(game: Game) -> dict[int, int] | None:
-    """The difference of discs that each move ends with, from 12 empty squares on, if the extra
-    `judges` is installed."""
-    discs = np.ravel(game.stones)
-    if np.sum(discs == 0) > SOLVED or find_spec("numba") is None:
+    """The difference of discs that each move ends with, from 12 empty squares on. Needs the extra
+    `judges`."""
+    solver, discs = _solver(), np.ravel(game.stones)
+    if np.sum(discs == 0) > SOLVED:
         return None
-    from ._solver import Solver  # numba: a second, and more where it has to compile
-
     mine = 1 if game.first_moves else -1
     own, theirs, empty = (
         sum(1 << i for i in np.flatnonzero(discs == disc).tolist()) for disc in (mine, -mine, 0)
     )
-    return Solver(16).scores(own, theirs, empty)
+    return solver(16).scores(own, theirs, empty)
+
+
+@ft.cache
+def _solver() -> Any:
+    """`Solver`, compiled, which takes a second or more. No clock of a later move should count it,
+    so the first position of a game has to wait for it."""
+    from ._solver import Solver  # numba
+
+    Solver(1).scores(1 << 28 | 1 << 35, 1 << 27 | 1 << 36, 0b111111 << 16)
+    return Solver
 
 
 class Board(AbstractBoard):
@@ -49,7 +59,13 @@ class Board(AbstractBoard):
     record: Sgf = Sgf(SIZE, 2, lambda game: int(game.stones.sum()))
 
     def __init__(self):
-        self.solve = solve
+        if find_spec("numba") is None:
+            self.unsolved = (
+                f"The last {SOLVED} moves are not played exactly, which needs numba: begin the "
+                "command with `uv run --extra judges` or install it with `pip install numba`."
+            )
+        else:
+            self.solve = solve
         self.page = Page("Othello", self, shape=(SIZE, SIZE))
 
     def name(self, action: int, first: bool = True) -> str:

@@ -39,8 +39,11 @@ class Clock:
         return dataclasses.replace(self, seconds=seconds, moves=moves)
 
     def share(self) -> float:
-        """The seconds that the next move may take, with a part kept for what is not the search."""
-        return 0.9 * self.seconds / (self.moves or _MOVES_LEFT)
+        """The seconds that the next move may take, with a part kept for what is not the search: of
+        the main time a thirtieth, or what a move of the periods that follow gets if that is more.
+        """
+        later = self.period / self.stones if self.stones and not self.moves else 0.0
+        return 0.9 * max(self.seconds / (self.moves or _MOVES_LEFT), later)
 
     def took(self, seconds: float) -> "Clock":
         """The clock after a move that took so long."""

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from .._command._config import Seed
-from .._command._errors import UsageError
+from .._command._config import Seconds, Seed
+from .._command._errors import UsageError, warn
 from .._run._app import App, Trained
 from .._run._evaluation import num_players
 from .._run._players import AbstractPlayerCommand
@@ -23,7 +23,23 @@ from ._watch_game import AbstractWatch
 
 
 @dataclasses.dataclass(frozen=True)
-class Play(AbstractGameCommand):
+class AbstractTimedCommand(AbstractGameCommand):
+    """A command that plays against somebody."""
+
+    seconds: Seconds | None = None
+    """Think for so many seconds per move, or less where more cannot change it; with --simulations
+    for so many at most."""
+    ponder: bool = False
+    """Think in the opponent's time too."""
+
+    @property
+    def pace(self) -> dict[str, Any]:
+        """How long to think, as [`zero_app.serve_gtp`][] is told."""
+        return {"seconds": self.seconds, "most": self.simulations, "ponder": self.ponder}
+
+
+@dataclasses.dataclass(frozen=True)
+class Play(AbstractTimedCommand):
     """Play against a trained player in the terminal."""
 
     seat: Annotated[str, tyro.conf.arg(aliases=["--colour"])] = "first"
@@ -40,12 +56,15 @@ class Play(AbstractGameCommand):
         if hasattr(trained.config, "env"):
             print(trained.config.env)
         start, first = self.start(trained, board, self.seed), self.seat in names[::2]
-        Session(start, Console(), first=first, seed=self.seed).run()
+        Session(start, Console(), first=first, seed=self.seed, **self.pace).run()
 
 
 @dataclasses.dataclass(frozen=True)
 class Serve(AbstractServe):
     """Play against a trained player in the browser."""
+
+    seconds: Seconds | None = None
+    """Offer a search of so many seconds per move, too."""
 
     def services(self, app: App[Any]) -> list[Service]:
         trained = self.load(app)
@@ -53,12 +72,15 @@ class Serve(AbstractServe):
         if page is None:
             raise UsageError(f"{_game(app, trained)} cannot be drawn; `{app.command} play` may do.")
         env: Any = trained.loop.env  # whose actions are discrete
-        return [Service.of_search(env, trained.player, page)]
+        return [Service.of_search(env, trained.player, page, self.seconds)]
 
 
 @dataclasses.dataclass(frozen=True)
-class Gtp(AbstractGameCommand):
-    """Serve a player of Go or Othello over the Go Text Protocol, version 2, on stdin and stdout."""
+class Gtp(AbstractTimedCommand):
+    """Serve a player of Go or Othello over the Go Text Protocol, version 2, on stdin and stdout.
+
+    A clock of the controller takes the place of --seconds.
+    """
 
     def __call__(self, app: App[Any]) -> None:
         trained = self.load(app)
@@ -68,7 +90,7 @@ class Gtp(AbstractGameCommand):
                 f"GTP is for Go and Othello; `{app.command} play {self.run}` plays "
                 f"{_game(app, trained)}."
             )
-        serve_gtp(self.start(trained, board, 0), *app.program)
+        serve_gtp(self.start(trained, board, 0), *app.program, **self.pace)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +111,10 @@ def _board_of_two(
             f"{_game(app, trained)} has one player; `{app.command} watch {command.run}` shows how "
             "it plays."
         )
-    return _board(app, trained, command.folder / "play.svg")
+    board = _board(app, trained, command.folder / "play.svg")
+    if board.unsolved is not None:
+        warn(board.unsolved)
+    return board
 
 
 def _board(app: App[Any], trained: Trained[Any], picture: pathlib.Path) -> AbstractBoard:

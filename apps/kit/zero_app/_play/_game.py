@@ -4,9 +4,10 @@ import abc
 import copy
 import dataclasses
 import functools as ft
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TYPE_CHECKING
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -15,7 +16,7 @@ from jaxtyping import Array, Float, Int8, Key, PRNGKeyArray, PyTree
 from rich.console import RenderableType
 
 from zero_envs import AbstractEnvironment, Observation
-from zero_search import Plan, read_tree, SearchTree, TreeSearch
+from zero_search import Plan, read_tree, SearchTree, Tree, TreeSearch
 from zero_train import AbstractActor, PlanningActor, RememberingCarry
 
 from .._command._errors import NonFiniteError
@@ -72,6 +73,7 @@ class AbstractBoard(abc.ABC):
     - `chance`: whether the seed decides what happens in a game.
     - `solve`: maps a game to what each legal move scores if both sides play perfectly from then on,
         as the player to move sees it, or to `None` where that cannot be told at once.
+    - `unsolved`: why `solve` is not there, in a line for who begins a game.
     """
 
     sides: tuple[str, str]
@@ -81,6 +83,7 @@ class AbstractBoard(abc.ABC):
     page: "Page | None" = None
     chance: bool = False
     solve: "Callable[[Game], Mapping[int, int] | None] | None" = None
+    unsolved: str | None = None
 
     @abc.abstractmethod
     def name(self, action: int, first: bool = True) -> str:
@@ -118,8 +121,8 @@ class Game:
 
     - `board`: how it is shown.
     - `actor`: who plans the moves.
-    - `action`: the last move; `None` at the start.
-    - `moves`: the names of the moves so far, in lower case.
+    - `actions`: the moves so far.
+    - `moves`: their names, in lower case.
     - `first_moves`: whether the side that moved first is to move.
     - `total`: the sum of the rewards so far, from the view of the side that moved first.
     - `over`: whether it has ended.
@@ -127,13 +130,14 @@ class Game:
     - `komi`: the komi of its score, where not that of the environment. `total` and the player know
         of the latter only.
     - `handicap`: the number of its first stones that are a handicap.
+    - `found`: a plan with its principal variation, in the place of the player's own.
     """
 
     board: AbstractBoard
     actor: AbstractActor
     _episode: Episode
     _key: PRNGKeyArray
-    action: int | None = None
+    actions: tuple[int, ...] = ()
     moves: tuple[str, ...] = ()
     first_moves: bool = True
     total: float = 0.0
@@ -141,6 +145,7 @@ class Game:
     max_value: float = 1.0
     komi: float | None = None
     handicap: int = 0
+    found: tuple[Plan, list[str]] | None = None
 
     @classmethod
     def start(
@@ -178,6 +183,11 @@ class Game:
     def num_plies(self) -> int:
         """The number of moves so far."""
         return len(self.moves)
+
+    @property
+    def action(self) -> int | None:
+        """The last move; `None` at the start."""
+        return self.actions[-1] if self.actions else None
 
     @property
     def obs(self) -> Observation:
@@ -242,23 +252,52 @@ class Game:
         return dataclasses.replace(
             self,
             _episode=episode,
-            action=action,
+            actions=(*self.actions, action),
             moves=(*self.moves, self.name(action).lower()),
             first_moves=self.first_moves ^ bool(transition.discount[0] < 0),
             total=self.total + float(transition.reward[0]) * (1 if self.first_moves else -1),
             over=bool(transition.last[0]),
+            found=None,
         )
 
-    @ft.cached_property
+    @property
     def plan(self) -> Plan:
-        """The plan for this position, as NumPy arrays without a batch axis, computed once. Without
-        a search there are no visits, and every move has the value of the position.
+        """The plan for this position, as NumPy arrays without a batch axis, computed once: that of
+        perfect play where the board solves the position. Without a search there are no visits, and
+        every move has the value of the position.
 
         **Raises:** `ValueError` at the end; [`zero_app.NonFiniteError`][] where the player's
         network returned NaN or infinity.
         """
         if self.over:
             raise ValueError("there is no move to plan: the game is over")
+        if self.scores is not None:
+            return self._exact
+        return self.own if self.found is None else self.found[0]
+
+    @ft.cached_property
+    def _exact(self) -> Plan:
+        """The best moves in equal shares; each move was visited once, and is worth its result."""
+        assert self.scores is not None and self._episode.obs.legal is not None
+        moves, scores = [*self.scores], np.asarray([*self.scores.values()])
+        visits, weights, results = np.zeros((3, *self._episode.obs.legal.shape), np.float32)
+        best = scores == scores.max()
+        visits[:, moves], weights[:, moves] = 1.0, best / best.sum()
+        results[:, moves] = self.max_value * np.sign(scores)
+        action = np.asarray([moves[int(np.argmax(best))]], np.int32)
+        return _one(
+            Plan.over_actions(
+                *map(jnp.asarray, (action, weights)),
+                visits=jnp.asarray(visits),
+                qvalues=jnp.asarray(results),
+                value=jnp.asarray(results[:, action[0]]),
+                stats={"invalid": jnp.zeros(1, jnp.int32)},
+            )
+        )
+
+    @ft.cached_property
+    def own(self) -> Plan:
+        """The player's plan, whatever else is known of the position."""
         action, plan = self._episode.act(key=self._draw(0)[0])
         searched = isinstance(plan, Plan)
         # Compiled code cannot raise: a search counts invalid values, `PolicyActor` plays -1.
@@ -274,7 +313,7 @@ class Game:
                 value=plan.value,
                 stats={"invalid": jnp.zeros_like(action)},
             )
-        return jax.tree.map(lambda x: np.asarray(x)[0], plan)
+        return _one(plan)
 
     @ft.cached_property
     def scores(self) -> Mapping[int, int] | None:
@@ -283,68 +322,44 @@ class Game:
         return None if self.over or solve is None else solve(self)
 
     @property
-    def choice(self) -> int:
-        """The player's move: where the position is solved the best one, and else that of the
-        plan."""
-        scores = self.scores
-        return int(self.plan.action) if scores is None else max(scores, key=scores.__getitem__)
-
-    @property
     def win_chance(self) -> float:
         """The chance of the player to move to win a game of two, by the value of the plan."""
         return (1 + float(self.plan.value) / self.max_value) / 2
 
-    def line(self, action: int) -> list[str]:
-        """The names of a move and of the principal variation after it, by the plan's search."""
+    def line(self) -> list[str]:
+        """The names of the plan's move and of the principal variation after it."""
+        if self.found is not None:
+            return self.found[1]
         plan, tree = self.plan, self._episode.tree  # in this order
-        del plan
-        return expected(self, None if tree is None else read_tree(tree), action)
+        searched = None if tree is None or self.scores is not None else read_tree(tree)
+        return expected(self, searched, int(plan.action))
 
-    def grow(self, part: int, room: int) -> Iterator[tuple[Plan, SearchTree | None]]:
-        """A search of this position that goes on for as long as it is asked: the plan and the tree
-        after each further `part` of simulations. A player without a search has one plan.
+    def searched(self, player: PlanningActor, carry: Any = None) -> tuple[Plan, Any, Tree | None]:
+        """The plan of another player for this position, as `plan`, what that player keeps, and its
+        tree where it searches one.
 
         **Arguments:**
 
-        - `room`: the nodes of its tree. A full one only grows its visits.
+        - `carry`: what it kept; `None` at first.
         """
-        actor: Any = self.actor
-        if self.over or not isinstance(getattr(actor, "planner", None), TreeSearch):
-            yield self.plan, None
-            return
-        planner = actor.planner
-        planner = dataclasses.replace(
-            planner,
-            num_simulations=part * planner.num_leaves,
-            reuse=True,
-            stop_early=False,
-            max_nodes=room,
-        )
-        actor = dataclasses.replace(actor, planner=planner, record=whole)
-        here = self._episode
-        carry = actor.init(here.state)
-        while True:
-            _, plan, carry, tree = act(actor, here.state, here.obs, carry, self._draw(0))
-            assert tree is not None
-            self._refuse(plan.stats["invalid"])
-            yield jax.tree.map(lambda x: np.asarray(x)[0], plan), read_tree(tree)
+        actor: Any = dataclasses.replace(player, record=whole)
+        state, obs = self._episode.state, self._episode.obs
+        carry = _fresh(actor, state) if carry is None else carry
+        _, plan, carry, tree = act(actor, state, obs, carry, self._draw(0))
+        self._refuse(plan.stats["invalid"])
+        return _one(plan), carry, tree
 
     @ft.cached_property
     def prior(self) -> Float[np.ndarray, " actions"]:
         """The policy of the network without a search."""
         if not isinstance(self.actor, PlanningActor):
-            return np.asarray(self.plan.weights)
+            return np.asarray(self.own.weights)
         alone: Any = with_simulations(self.actor, 0)
         here = self._episode
         carry = alone.init(here.state)
         if isinstance(carry, RememberingCarry):
-            carry = carry.holding(jax.tree.map(lambda x: jnp.asarray(x)[None], self.plan.extra))
+            carry = carry.holding(jax.tree.map(lambda x: jnp.asarray(x)[None], self.own.extra))
         return np.asarray(act(alone, here.state, here.obs, carry, self._draw(2))[1].weights[0])
-
-    @property
-    def num_simulations(self) -> int:
-        """The simulations of the player's plans; 0 for a player without a search."""
-        return getattr(getattr(self.actor, "planner", None), "num_simulations", 0)
 
     def _refuse(self, invalid: Any) -> None:
         if np.any(invalid):
@@ -362,6 +377,17 @@ class Game:
 @jax.jit
 def _unbatched(batch: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda x: x[0], batch)
+
+
+def _one(batch: PyTree[Array]) -> Any:
+    """The one row of a batch, as NumPy arrays."""
+    return jax.tree.map(lambda x: np.asarray(x)[0], batch)
+
+
+# It may make room for a tree, which takes long outside of a program.
+@eqx.filter_jit
+def _fresh(actor: AbstractActor, state: PyTree[Array]) -> Any:
+    return actor.init(state)
 
 
 def expected(game: Game, tree: SearchTree | None, action: int) -> list[str]:

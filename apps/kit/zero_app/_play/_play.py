@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,9 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .._command._errors import NonFiniteError
 from .._run._disk import reason, write_whole
+from ._clock import Clock
 from ._game import Game
 from ._record import write_record
+from ._thinking import Thinker
 from ._watch import is_plain
 
 
@@ -119,6 +123,9 @@ class Session:
         first: bool = True,
         seed: int = 0,
         read: Callable[[str], str] = input,
+        seconds: float | None = None,
+        most: int | None = None,
+        ponder: bool = False,
     ):
         """**Arguments:**
 
@@ -126,7 +133,11 @@ class Session:
         - `console`, `read`: as for [`zero_app.Dialogue`][].
         - `first`: whether the person moves first.
         - `seed`: that of the game, which is saved with a game of chance.
+        - `seconds`, `most`, `ponder`: as for [`zero_app.serve_gtp`][].
         """
+        self._thinker = Thinker(start.actor, most=most) if seconds or ponder else None
+        self._clock = None if seconds is None else Clock.start(0.0, seconds, 1)
+        self._ponders = ponder
         self._games = [start]  # after each move
         self._seed = seed
         self._saved: set[pathlib.Path] = set()  # what this session may write again
@@ -169,6 +180,9 @@ class Session:
         self._say(f'Type a move such as {board.example}, or "help".')
         with self._dialogue.leaving():
             self._draw()
+            if self._thinker is not None:
+                self._say("Compiling the search ...")
+                self._thinker.ready(self.game)
             while True:
                 while not self.game.over:
                     self._turn(side)
@@ -182,16 +196,42 @@ class Session:
             self._say(f"{'You have' if mine else 'I have'} no move and must pass.")
             self._goto(game.play(game.legal[0]))
         elif mine:
-            self._dialogue.turn(f"{side}> ")
+            with self._pondering():
+                self._dialogue.turn(f"{side}> ")
         else:
             # The first search is compiled, which takes longer than all others together.
-            self._say("Thinking ..." if self._replied else "Thinking, and compiling the search ...")
-            action = game.choice
+            known = self._replied or self._thinker
+            self._say("Thinking ..." if known else "Thinking, and compiling the search ...")
+            if self._thinker is not None:
+                game = self._thinker.thought(game, self._clock)
+            action = int(game.plan.action)
             self._replied = game
             self._goto(game.play(action))
             known = f", which ends {game.scores[action]:+d} for me" if game.scores else ""
             self._say(f"I play {game.name(action).lower()}{known}.")
             self._draw()
+
+    @contextlib.contextmanager
+    def _pondering(self) -> Iterator[None]:
+        """Thinks meanwhile about the position, if told to."""
+        ended, thinker, game = threading.Event(), self._thinker, self.game
+
+        def think() -> None:
+            assert thinker is not None
+            with contextlib.suppress(NonFiniteError):  # which the move itself will raise
+                for _ in thinker.grow(game):
+                    if ended.is_set():
+                        return
+
+        thread = threading.Thread(target=think, daemon=True)
+        if self._ponders and game.scores is None:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if thread.ident is not None:
+                thread.join()
 
     def _move(self, text: str) -> None:
         after = self.game.play(self.game.board.action(text, self.game.first_moves))
@@ -222,7 +262,7 @@ class Session:
         if self._replied is None:
             self._say("I have not moved yet.")
         else:
-            move = self._replied.name(self._replied.choice).lower()
+            move = self._replied.name(int(self._replied.plan.action)).lower()
             self._explain(f"Why I played {move}", self._replied)
 
     def _moves(self) -> None:
@@ -264,7 +304,7 @@ class Session:
                     f"{prior[action]:.1%}",
                 )
         self._console.print(table)
-        self._say(f"Expected: {' '.join(game.line(int(plan.action)))}")
+        self._say(f"Expected: {' '.join(game.line())}")
         self._say(f"{game.mover} wins with a chance of {game.win_chance:.0%}.")
         if scores := game.scores:
             best = sorted(scores, key=scores.__getitem__, reverse=True)[:_HINTS]

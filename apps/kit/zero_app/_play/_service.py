@@ -7,24 +7,26 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import Float
 
 from zero_envs import AbstractDiscreteEnvironment
-from zero_search import Plan, read_tree, SearchTree
+from zero_search import read_tree
 from zero_train import AbstractActor
 
 from .._run._evaluation import with_simulations
+from ._clock import Clock
 from ._game import AbstractBoard, expected, Game
 from ._record import read_record, write_record
 from ._sgf import Sgf
-from ._watch import act, whole
+from ._thinking import Thinker
 
 
 #: Simulations a move that can be asked for. Each is compiled once, so they are few.
 STRENGTHS = (0, 16, 64, 256)
+#: Those of a search by the clock at most, by which it is asked for.
+MOST = 8192
 #: The longest game that is replayed.
 MAX_MOVES = 600
 #: The largest komi and handicap, of a board of 19 rows.
@@ -124,22 +126,25 @@ class Refusal(Exception):
 
 
 class Service:
-    """Replays games and thinks about their ends. An answer depends on its question alone; the last
-    positions are kept so that it comes soon. Several threads may ask."""
+    """Replays games and thinks about their ends. An answer depends on its question alone, or on the
+    time of a search by the clock; the last positions are kept so that it comes soon. Several
+    threads may ask."""
 
     def __init__(
         self,
         env: AbstractDiscreteEnvironment,
         players: Mapping[int, AbstractActor],
         page: Page,
+        seconds: float | None = None,
     ):
         """**Arguments:**
 
         - `env`: a game of one or two.
         - `players`: the player at each strength, by its simulations, of which 0 is one.
         - `page`: how the game is shown.
+        - `seconds`: those of a search of `MOST` simulations, by which it may end before.
         """
-        self.page = page
+        self.page, self._seconds = page, seconds
         self._env, self._players = env, players
         self._after = ft.lru_cache(MAX_KEPT)(self._moved)
         self._compiled: set[int] = set()
@@ -147,10 +152,16 @@ class Service:
 
     @classmethod
     def of_search(
-        cls, env: AbstractDiscreteEnvironment, player: AbstractActor, page: Page
+        cls,
+        env: AbstractDiscreteEnvironment,
+        player: AbstractActor,
+        page: Page,
+        seconds: float | None = None,
     ) -> "Service":
-        """The service of a player by tree search, and of its network alone."""
-        return cls(env, {n: with_simulations(player, n) for n in STRENGTHS}, page)
+        """The service of a player by tree search, and of its network alone; with `seconds` also of
+        a search that may take so long."""
+        players = {n: with_simulations(player, n) for n in STRENGTHS}
+        return cls(env, players | ({MOST: player} if seconds else {}), page, seconds)
 
     def about(self) -> dict[str, Any]:
         """The facts that the browser needs of the game before it shows a position."""
@@ -167,6 +178,7 @@ class Service:
             "names": self._names(rows, columns),
             "glyphs": dict(page.glyphs),
             "strengths": list(self._players),
+            "seconds": self._seconds,
             "max_moves": MAX_MOVES,
             "min_value": 0.0 if alone else -most,
             "max_value": most,
@@ -251,47 +263,48 @@ class Service:
 
     def _think(self, game: Game, question: Question) -> dict[str, Any]:
         known = question.simulations in self._compiled
+        searches = question.searches and game.scores is None
         # Two requests must not compile the same at a time.
-        with self._compiling if question.searches and not known else contextlib.nullcontext():
+        with self._compiling if searches and not known else contextlib.nullcontext():
             try:
                 # The replayed game is that of the player without a search.
-                alone, tree = game.plan, None
-                plan = alone
-                if question.simulations > 0:
-                    plan, tree = self._search(game, question)
+                found = self._search(game, question, known) if searches else game
+                plan, prior = found.plan, game.own.weights
             except ValueError as e:
                 raise Refusal(422, str(e)) from e
-        self._compiled.add(question.simulations)
-        if plan.stats["invalid"] > 0:
-            raise Refusal(422, "the player's network returned NaN or infinity; train another one.")
+        if game.scores is None:
+            self._compiled.add(question.simulations)
         risks = None if self.page.risks is None else self.page.risks(game)
         best = int(plan.action)
         valued = self.page.players == 2 or question.simulations > 0
         return {
             "move": game.name(best).lower(),
             "value": _number(plan.value) if valued else None,
-            "line": [] if tree is None else expected(game, tree, best),
+            "score": game.scores[best] if game.scores else None,
+            "line": found.line() if searches else [],
             "moves": [
                 {
                     "name": game.name(action).lower(),
                     "visits": round(float(plan.visits[action])),
                     "weight": _number(plan.weights[action]),
                     "value": _number(plan.qvalues[action]) if plan.visits[action] > 0 else None,
-                    "prior": _number(alone.weights[action]),
+                    "prior": _number(prior[action]),
                     "risk": None if risks is None else _number(risks[action]),
                 }
                 for action in game.legal
             ],
         }
 
-    def _search(self, game: Game, question: Question) -> tuple[Plan, SearchTree | None]:
+    def _search(self, game: Game, question: Question, known: bool) -> Game:
+        """The game with the plan of a search."""
         actor: Any = self._players[question.simulations]
-        actor = dataclasses.replace(actor, record=whole)
-        state, obs = jax.tree.map(lambda x: x[None], (game.state, game.obs))
-        keys = jr.key(question.seed)[None]
-        _, plan, _, tree = act(actor, state, obs, actor.init(state), keys)
-        plan = jax.tree.map(lambda x: np.asarray(x)[0], plan)
-        return plan, None if tree is None else read_tree(tree)
+        if self._seconds is not None and question.simulations == MOST:
+            if not known:
+                Thinker(actor, most=MOST).ready(game)
+            return Thinker(actor, most=MOST).thought(game, Clock.start(0.0, self._seconds, 1))
+        plan, _, tree = game.searched(actor)
+        line = [] if tree is None else expected(game, read_tree(tree), int(plan.action))
+        return dataclasses.replace(game, found=(plan, line))
 
     def _shown(self, game: Game, touched: Sequence[int]) -> Mapping[str, Any]:
         """The contents of the cells and the cell of the last move, or a picture."""

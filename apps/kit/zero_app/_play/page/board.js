@@ -40,10 +40,10 @@ export function buildCells(board, about) {
 }
 
 /** What the numbers on the cells are. */
-export function legend(about, simulations) {
+export function legend(about, simulations, solved) {
   if (about.alone) return "On covered cells: the chance of a mine in percent, exact. Green is safe, a frame marks the best cell.";
-  const share = simulations ? "the share of the search" : "how likely the network plays there";
-  const wins = simulations ? "; below, the winning chance of whoever moves" : "";
+  const share = solved ? "which moves are the best" : simulations ? "the share of the search" : "how likely the network plays there";
+  const wins = simulations || solved ? "; below, the winning chance of whoever moves" : "";
   const from = about.twoStep ? " Of a piece it is that of all its moves; choose the piece for each." : "";
   return `On the cells: ${share}${wins}. A frame marks the player's choice.${from}`;
 }

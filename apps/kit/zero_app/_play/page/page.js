@@ -142,9 +142,9 @@ async function consider(now, ply, spoken, waiting, alert) {
     draw();
     replace(waiting, `${spoken} ${yours(ply.side)}`.trim(), alert);
   } else {
-    const { move } = thoughtOf(ply);
+    const { move, score } = thoughtOf(ply);
     game.plies.push(newPly(move, false));
-    await refresh(`The player plays ${move}.`);
+    await refresh(`The player plays ${move}${score === null ? "" : `: ${ends(score)} for it`}.`);
   }
 }
 
@@ -276,7 +276,8 @@ function build() {
   board.style.setProperty("--half", hexagons ? rows - 1 : 0);
   $("side").replaceChildren(...about.sides.map((name, i) => new Option(`${name}, ${i ? "second" : "first"}`, i)), new Option("both sides", "both"));
   const without = about.alone ? "exact risks alone" : "network alone";
-  $("strength").replaceChildren(...about.strengths.map((n) => new Option(n ? `${n} simulations` : without, n)));
+  const named = (n) => (!n ? without : about.seconds && n === about.strengths.at(-1) ? `${about.seconds} seconds` : `${n} simulations`);
+  $("strength").replaceChildren(...about.strengths.map((n) => new Option(named(n), n)));
   $("strength").value = about.strengths[Math.min(2, about.strengths.length - 1)];
   $("strength-label").firstChild.textContent = about.alone ? "Advice " : "Strength ";
   $("analysis-label").textContent = about.alone ? "Show the risks and the best cell" : "Show the analysis";
@@ -335,7 +336,7 @@ function draw() {
   $("note").hidden = !shown.note;
   $("note").textContent = `${shown.note ?? ""}${flagged}`;
   $("legend").hidden = !analysis || about.style === "picture";
-  $("legend").textContent = analysis ? legend(about, analysis === thoughtOf(shown) ? simulations() : 0) : "";
+  $("legend").textContent = analysis ? legend(about, analysis === thoughtOf(shown) ? simulations() : 0, analysis.score !== null) : "";
   $("undo").disabled = !wasPlayed(game) && !game.before;
   if (document.activeElement !== $("text")) $("text").value = shown.text;
 }
@@ -364,9 +365,12 @@ function drawOthers() {
   $("legal").replaceChildren(...(about.twoStep ? Object.keys(shown.legal) : apart).map((name) => new Option(name)));
 }
 
-function summaryOf({ move, value }) {
+const ends = (score) => `it ends ${score > 0 ? "+" : ""}${score}`;
+
+function summaryOf({ move, value, score }) {
   const after = shown.move ? `After ${shown.move}` : "At the start";
   const mover = about.alone ? `best cell ${move}` : `${about.sides[shown.side]} to move`;
+  if (score !== null) return `${after}: ${mover}, solved: ${ends(score)} for ${about.sides[shown.side]} if both play the best moves.`;
   return `${after}: ${mover}${value === null ? "" : `, winning chance ${percent(chance(about, value))}`}.`;
 }
 
