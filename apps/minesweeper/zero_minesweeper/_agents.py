@@ -82,9 +82,6 @@ def build_agent(
     - `layouts`: the number of layouts that `hindsight` draws for a move.
     - `evaluate`: a trained network. `belief-constant` uses its policy, and the value 1 for every
         state.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown name, and for an agent that needs a
-    network if there is none.
     """
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:

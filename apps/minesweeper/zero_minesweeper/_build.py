@@ -17,10 +17,7 @@ from ._planner import SolverSearch
 
 
 def build_env(config: Config) -> Minesweeper:
-    """The environment of evaluations.
-
-    **Raises:** [`zero_app.UsageError`][] for an impossible board.
-    """
+    """The environment of evaluations."""
     with as_usage_error():
         return Minesweeper(config.rows, config.columns, config.mines, max_states=config.max_states)
 

@@ -80,8 +80,6 @@ def build_actor(
     - `planner`: a name (see `PlannerName`), or `"network"` for the network without a search, which
         has 0 simulations.
     - `simulations`: by default those of the configuration.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown name, or too few simulations for it.
     """
     assert isinstance(player, PlanningActor)
     trained: Any = player.model

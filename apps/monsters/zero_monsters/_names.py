@@ -34,10 +34,7 @@ class PlannerName:
 
     @classmethod
     def parse(cls, text: str) -> "PlannerName":
-        """Parses a name.
-
-        **Raises:** `PlannerError` for an unknown one.
-        """
+        """Parses a name."""
         found = re.fullmatch(r"(?:(frozen|chance)|hindsight(?:-([1-9]\d*))?)(\+playout)?", text)
         if found is None:
             raise PlannerError(

@@ -59,8 +59,6 @@ def build_planner(
     - `selection`, `noise`, `readout`: see [`zero_search.TreeSearch`][].
     - `outcomes`: of the planner `"chance"`; see [`zero_search.TreeSearch`][]. The other planners
         draw outcomes without computing their probabilities, which is much faster.
-
-    **Raises:** `PlannerError` for an unknown name, or fewer than 5 simulations in a tree.
     """
     name = checked(planner, simulations)
     tree = TreeSearch(

@@ -81,8 +81,6 @@ class MonstersOracle:
 
         **Returns:** the expected discounted sums of rewards, with an error below 1e-9; -inf for
         illegal actions, and 0 for all actions of a final state.
-
-        **Raises:** `ValueError` for states that are not part of the environment's game.
         """
         pieces = np.asarray(state.pieces, np.int64)
         over = np.asarray(state.over)

@@ -22,11 +22,7 @@ from ._worlds import build_world, World
 
 
 def build_env(config: Config) -> World:
-    """The environment of training and evaluation.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown name, or for an environment that hides a
-    part of its state from an agent that plans in it, or that cannot be planned in.
-    """
+    """The environment of training and evaluation."""
     env = build_world(config.env, config.backend)
     if isinstance(env, Hosted) and config.agent == "spo":
         raise UsageError(

@@ -23,16 +23,12 @@ Arguments = TypeVar("Arguments")
 
 
 def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
-    """Parses the words of a command line with tyro.
+    """Parses the words of a command line with tyro. `--help` raises `SystemExit`.
 
     **Arguments:**
 
-    - `kind`: a dataclass with a flag for each field, documented by the string below it. Fields
-        say what numbers are allowed as in [`zero_app.AbstractConfig`][].
+    - `kind`: a dataclass with a flag for each field, as an [`zero_app.AbstractConfig`][] has.
     - `prog`: the command as the user writes it, such as `othello eval`.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown flag, with the nearest one, and for a
-    value that is not allowed. `--help` raises `SystemExit`.
     """
     arguments = parse_words(kind, prog, words, names_of(kind))
     check_fields(arguments)

@@ -184,12 +184,8 @@ def write_report(
 ) -> pathlib.Path:
     """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
     other files. Parts whose data is missing are left out. The episodes that the command `report`
-    played last are among them.
-
-    **Arguments:**
-
-    - `axis`: what charts are drawn over.
-    - `refresh`: the seconds after which a browser reads the page again; 0 for never.
+    played last are among them. A browser reads the page again after `refresh` seconds, unless that
+    is 0.
 
     **Returns:** its path.
     """

@@ -189,9 +189,6 @@ class Checkpoints:
 
         - `like`: as for `restore`.
         - `tell`: called with one line if later checkpoints are damaged.
-
-        **Raises:** [`zero_app.CheckpointError`][] where all are, or the latest of the others has
-        not the structure of `like`.
         """
         found, damages = self._undamaged(lambda: self.steps()[::-1] or [self._step(None)])
         if found is None:

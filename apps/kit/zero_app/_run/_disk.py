@@ -39,10 +39,7 @@ def _check_regular(found: os.stat_result, path: str | os.PathLike[str]) -> None:
 
 
 def read_whole(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
-    """The content of a regular file of at most so many bytes.
-
-    **Raises:** `OSError`, which names `path`.
-    """
+    """The content of a regular file of at most so many bytes."""
     with open(path, "rb", opener=opened) as file:
         content = file.read(largest + 1)
     if len(content) > largest:

@@ -51,10 +51,7 @@ class Arguments(Generic[Config, Preset, Run]):
 
 def check_flags(app: App[Any], prog: str, words: Sequence[str], command: str = "train") -> None:
     """Checks that `train` or `sweep` has all flags of these words, and that the value of each is of
-    its kind. That takes no presets, which may be known only when an environment has been made.
-
-    **Raises:** [`zero_app.UsageError`][] as [`zero_app.run`][] does.
-    """
+    its kind. That takes no presets, which may be known only when an environment has been made."""
     if {"-h", "--help"} & {*words}:
         return
     usual, hints = app.presets[app.default_preset], get_type_hints(app.config, include_extras=True)

@@ -230,13 +230,8 @@ class RunFolder:
         return aside
 
     def rewind(self, step: int, *, evaluated: bool = True) -> None:
-        """Removes all lines after `step`, which a resumed run writes again.
-
-        **Arguments:**
-
-        - `evaluated`: whether evaluations of `step`, and their episodes, stay. Otherwise these are
-            removed too.
-        """
+        """Removes all lines after `step`, which a resumed run writes again, and unless it is
+        `evaluated` the evaluations of `step` and their episodes."""
         logs = self._begin()
         for name, lines in logs.items():
             lines.close()
@@ -323,11 +318,7 @@ class StopSignal:
     """
 
     def __init__(self, seconds: float | None = None):
-        """**Arguments:**
-
-        - `seconds`: the time after which to stop, from the beginning of the block; by default there
-            is no such time.
-        """
+        """The time is from the beginning of the block; by default there is none."""
         self.requested = self.over = False
         self.name: str | None = None
         self._timer = None if seconds is None else threading.Timer(max(0, seconds), self._end)

@@ -51,10 +51,7 @@ class Row(dict[str, Any]):
         raise RunError(f"{self.place} has no {name}. {self.then}")
 
     def checked(self, kind: "Kind") -> "Row":
-        """The row without numbers and texts that are null. Numbers are that were not finite.
-
-        **Raises:** [`zero_app.RunError`][] where an entry is of another kind.
-        """
+        """The row without numbers and texts that are null. Numbers are that were not finite."""
         kept = Row({}, self.place, self.then)
         for name, value in self.items():
             wanted = kind(name)
@@ -101,10 +98,7 @@ def plain(value: Any) -> Any:
 
 
 def as_step(step: Any, error: type[ValueError], name: str = "step") -> int:
-    """The number of a step, or of what has this `name`. It may be an array.
-
-    **Raises:** an `error` where it is no whole number.
-    """
+    """The number of a step, or of what has this `name`. It may be an array."""
     try:
         number = operator.index(step)
         if isinstance(step, bool) or not -_MOST_STEPS < number < _MOST_STEPS:

@@ -32,14 +32,9 @@ _POLICY = (
 
 
 def page(title: str, parts: Iterable[str], *, refresh: int = 0) -> str:
-    """A page. It runs no script but its own, whatever stands in its parts.
-
-    **Arguments:**
-
-    - `title`: plain text.
-    - `parts`: made by the functions of this module; empty ones are left out.
-    - `refresh`: the seconds after which the browser reads it again; 0 for never.
-    """
+    """A page of parts that the functions of this module made. It runs no script but its own,
+    whatever stands in them. The browser reads it again after `refresh` seconds, unless that is
+    0."""
     body = "\n".join(filter(None, parts))
     moves = refresh or "<template>" in body
     script = "\n" + (_HERE / "report.js").read_text()

@@ -249,10 +249,7 @@ class StoredRun:
     def episodes(self) -> Iterator[Mapping[str, Any]]:
         """The lines of episodes.jsonl, one for each of `evaluations` that told of its episodes: the
         `step`, the `positions` collected until then, whom it is about, and lists of a number for
-        each episode.
-
-        **Raises:** [`zero_app.RunError`][] where a line has something else.
-        """
+        each episode."""
         kind = lambda name: int if name == "positions" else str if name in _WORDS else object
         number = lambda x: type(x) in (int, float) and -MOST < x < MOST
         for row in lines_of(self.folder / "episodes.jsonl", kind, distinct="nothing"):
@@ -270,11 +267,8 @@ class StoredRun:
         task `"hex"`.
 
         A step is one of an environment. It counts the final states of games too, so that it is the
-        same for every seed: steps of the loop, times environments, times moves.
-
-        **Arguments:**
-
-        - `algorithm`: its name there, for all seeds; by default that of the agent.
+        same for every seed: steps of the loop, times environments, times moves. All seeds have the
+        same `algorithm`, by default the name of the agent.
         """
         size = self.config.get("envs", 1) * self.config.get("unroll", 1)
         seconds = dataclasses.replace(self, axis="hours").along
@@ -412,12 +406,8 @@ def optimisation(run: StoredRun) -> str:
 
 
 def imitation(run: StoredRun, *, value_loss: str, value_error: str) -> str:
-    """A section of charts of the metrics of [`zero_train.ExpertIteration`][].
-
-    **Arguments:**
-
-    - `value_loss`, `value_error`: the captions of these two charts.
-    """
+    """A section of charts of the metrics of [`zero_train.ExpertIteration`][], with the captions of
+    two of them."""
     return charts(
         "Learning",
         chart(

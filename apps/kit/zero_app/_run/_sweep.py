@@ -55,8 +55,6 @@ def sweep(
 
     - `seeds`: those of `--seeds`.
     - `trains`: the command that trains, for what is said at the end.
-
-    **Raises:** [`zero_app.UsageError`][] where the storage has a sweep over something else.
     """
     import optuna
 

@@ -106,13 +106,8 @@ class View:
             self.note(self._line())
 
     def evaluation(self, figures: Mapping[str, str], headline: str) -> None:
-        """Shows the result of an evaluation.
-
-        **Arguments:**
-
-        - `figures`: labelled figures, shown beside the progress.
-        - `headline`: one line below them.
-        """
+        """Shows the result of an evaluation: labelled figures beside the progress, and a line below
+        them."""
         self._figures, self._headline = figures, headline
         if self._live is None:
             said = [*(f"{label} {figure}" for label, figure in figures.items()), headline]
@@ -120,13 +115,9 @@ class View:
 
     @contextlib.contextmanager
     def waiting(self, what: str, expected: float | None) -> Iterator[None]:
-        """Shows a moving bar in place of that of the steps, for something that takes long; without
-        a terminal a line, where it is not known that it takes less than `every` seconds.
-
-        **Arguments:**
-
-        - `expected`: how many seconds it took last time, if that is known.
-        """
+        """Shows a moving bar in place of that of the steps, for something that takes long, as many
+        seconds as `expected` if that is known; without a terminal a line, unless it is known that
+        it takes less than `every` seconds."""
         last_time = "" if expected is None else f" (took {expected:.0f} s last time)"
         if self._live is None and (expected is None or expected > self._every):
             self.note(f"{what}{last_time}")
