@@ -44,13 +44,8 @@ _TIES = 1e-7
 class Judge(eqx.Module):
     """The policy and the value of a network; without one, a uniform policy and the value 1.
 
-    Whether the value is 1 instead of the network's is an array, so that both are one compiled
-    program.
-
-    **Attributes:**
-
-    - `network`: an evaluator, or `None`.
-    - `certain`: whether the value is 1 for every state.
+    Whether it is `certain`, with the value 1 instead of the network's for every state, is an array,
+    so that both are one compiled program.
     """
 
     network: Evaluator | None = None
@@ -72,16 +67,13 @@ def build_agent(
     layouts: int | None = None,
     evaluate: Evaluator | None = None,
 ) -> AbstractActor:
-    """The agent of a name.
+    """The agent of a name, one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts.
 
     **Arguments:**
 
-    - `name`: one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts.
-    - `env`: the environment.
-    - `config`: the configuration of belief trees; by default that of `Config()`.
-    - `layouts`: the number of layouts that `hindsight` draws for a move.
-    - `evaluate`: a trained network. `belief-constant` uses its policy, and the value 1 for every
-        state.
+    - `config`: that of belief trees; by default `Config()`.
+    - `layouts`: the number that `hindsight` draws for a move.
+    - `evaluate`: a trained network, of which `belief-constant` uses the policy only.
     """
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:

@@ -52,17 +52,9 @@ _MEANINGS = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Picture:
-    """The contents of a drawing.
-
-    **Attributes:**
-
-    - `board`: the visible board; hidden cells are -1.
-    - `heat`: the probability of a mine in each cell, NaN if unknown; `None` to leave it out.
-    - `flags`: the cells with a flag.
-    - `mark`: the next cell to be opened.
-    - `last`: the last opened cell.
-    - `mines`: the mines, at the end only.
-    """
+    """The contents of a drawing: the visible `board`, whose hidden cells are -1; the probability of
+    a mine in each cell (`heat`), NaN if unknown; the cells with a flag; the next cell to be opened
+    (`mark`), and the `last` one; and at the end the mines."""
 
     board: Int8[np.ndarray, "rows columns"]
     heat: Float[np.ndarray, "rows columns"] | None = None

@@ -15,15 +15,8 @@ from ._config import Config, Layouts, Side, Simulations
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A board, the configuration of agents, and a trained player or none.
-
-    **Attributes:**
-
-    - `env`: the environment.
-    - `config`: the configuration of agents.
-    - `trained`: the trained player, or `None`.
-    - `layouts`, `simulations`: the flags of these names, or `None` for the defaults.
-    """
+    """A board, the configuration of agents, and a trained player or none. `layouts` and
+    `simulations` are the flags of these names, if they were given."""
 
     env: Minesweeper
     config: Config = Config()

@@ -8,7 +8,7 @@ import jax.random as jr
 import optax
 from jaxtyping import PyTree
 
-from zero_app import UsageError
+from zero_app import loop_of, UsageError
 from zero_envs import AbstractContinuousEnvironment, Hosted
 from zero_memory import Latest, TrajectoryBuffer
 from zero_nets import RunningStatistics
@@ -82,19 +82,8 @@ def build_agent(config: Config, env: World) -> AbstractAgent:
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration."""
     env = build_env(config)
-    return Loop(
-        env=env,
-        agent=build_agent(config, env),
-        buffer=(Latest if config.on_policy else TrajectoryBuffer)(
-            capacity=config.capacity,
-            num_envs=config.envs,
-            batch_size=config.batch,
-            length=config.length,
-            num_shards=config.shards,
-        ),
-        unroll_length=config.unroll,
-        num_updates=config.updates,
-    )
+    buffer: Any = Latest if config.on_policy else TrajectoryBuffer
+    return loop_of(config, env, build_agent(config, env), ft.partial(buffer, length=config.length))
 
 
 def _parts(learned: PyTree) -> PyTree[str]:

@@ -125,7 +125,7 @@ class Evaluated:
 
 
 def evaluated(name: str, runs: Sequence[StoredRun]) -> dict[tuple[str, Measure], Evaluated]:
-    """What was measured of all runs of a group, by how it is called; nothing before any evaluation."""
+    """What was measured of all runs of a group, by how it is called."""
     each: list[dict[tuple[str, Measure], dict[int, float]]] = []
     for run in runs:
         each.append({})
