@@ -71,13 +71,8 @@ class Concatenate(eqx.Module):
 
 
 class ConcatenateOneHot(eqx.Module):
-    """Concatenates an embedding and the one-hot encoding of a discrete action.
-
-    **Attributes:**
-
-    - `num_actions`: the number of actions, or a tuple with the number for each component of the
-        action, whose one-hot vectors are concatenated.
-    """
+    """Concatenates an embedding and the one-hot encoding of a discrete action, or with a tuple as
+    `num_actions` that of each of its components."""
 
     num_actions: int | tuple[int, ...] = eqx.field(static=True)
 
@@ -166,11 +161,8 @@ class ActorCritic(eqx.Module):
         *,
         torso: Callable[..., Any] | None = None,
     ):
-        """**Arguments:**
-
-        - `policy`, `value`: each maps the embedding to its result.
-        - `torso`: maps the inputs to the embedding; with `None` the embedding is the one input.
-        """
+        """The torso maps the inputs to the embedding; with `None` the embedding is the one
+        input."""
         self.torso = eqx.nn.Identity() if torso is None else torso
         check_function(torso=self.torso, policy=policy, value=value)
         self.policy = policy

@@ -114,11 +114,7 @@ class VectorResNet(eqx.Module):
         norm: str = "none",
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `width`: the width of every layer.
-        - `blocks`: the number of residual blocks; with 0 there is a single activated layer.
-        """
+        """All layers have the same width. With 0 blocks there is a single activated layer."""
         check_sizes(in_size=in_size, width=width)
         check_function(activation=activation)
         check_choice(("none", "layer"), norm=norm)
