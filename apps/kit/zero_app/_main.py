@@ -49,16 +49,11 @@ _MOST_DEVICES = 1024
 
 
 def start_jax(launch: Launch | None = None) -> None:
-    """Connects the processes of a run, makes virtual devices on a CPU, and keeps compiled programs
-    on disk.
+    """Connects the processes of a run, if a `launch` says that there are any, makes virtual devices
+    on a CPU, and keeps compiled programs on disk.
 
-    Call it before any array is made. The user's environment variables take precedence.
-
-    **Arguments:**
-
-    - `launch`: by default one device, and no other process is looked for.
-
-    **Raises:** [`zero_app.UsageError`][] where process 0 does not answer.
+    Call it before any array is made. The user's environment variables take precedence. Where
+    process 0 does not answer it raises a [`zero_app.UsageError`][].
     """
     asked = launch or Launch()
     flags = os.environ.get("XLA_FLAGS", "")
@@ -153,25 +148,16 @@ GAME_COMMANDS = CommandsByName(
 
 
 def main(app: App[Any], words: Sequence[str] | None = None) -> None:
-    """Runs one command of an app; see [`zero_app.errors_of`][].
-
-    **Arguments:**
-
-    - `words`: by default those of the command line.
-    """
+    """Runs one command of an app, by default that of the command line; see
+    [`zero_app.errors_of`][]."""
     with errors_of(app.name):
         run(app, sys.argv[1:] if words is None else words)
 
 
 @contextlib.contextmanager
 def errors_of(prog: str) -> Iterator[None]:
-    """Bad input, too little memory and numbers that overflow end the process with one line and exit
-    code 2, an interruption ends it with 130.
-
-    **Arguments:**
-
-    - `prog`: the app's command.
-    """
+    """Bad input, too little memory and numbers that overflow end the process with one line, which
+    begins with `prog`, and exit code 2; an interruption ends it with 130."""
     open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -213,15 +199,8 @@ def errors_of(prog: str) -> Iterator[None]:
 
 
 def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
-    """Runs one command of an app.
-
-    **Arguments:**
-
-    - `prog`: the command as the user writes it before its flags; by default the app's name and the
-        command's.
-
-    **Raises:** [`zero_app.UsageError`][] for bad input.
-    """
+    """Runs one command of an app. `prog` is the command as the user writes it before its flags; by
+    default the app's name and the command's. Bad input raises a [`zero_app.UsageError`][]."""
     app = dataclasses.replace(app, called_by=(prog or app.command).split()[0])
     # The app's own come first, and one of them may stand for one of every app.
     commands = list(dict.fromkeys((*app.commands, *COMMANDS)))

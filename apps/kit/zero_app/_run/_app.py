@@ -44,13 +44,8 @@ class AbstractCommand(abc.ABC):
 
 
 class CommandsByName(Mapping[str, type[AbstractCommand]]):
-    """Commands, each of which is imported when it is asked for.
-
-    **Arguments:**
-
-    - `others`: commands that are among them.
-    - `where`: by the name of a command, that of its class, such as `zero_cli._list:List`.
-    """
+    """Commands, each of which is imported when it is asked for. `where` is that of the class of
+    each, such as `zero_cli._list:List`; those of `others` are among them."""
 
     def __init__(self, others: "CommandsByName | None" = None, /, **where: str):
         self._where = {**(others._where if others else {}), **where}

@@ -82,10 +82,8 @@ def asked(
     app: App[Any], words: Sequence[str], prog: str, folder: str, kind: Any
 ) -> tuple[App[Any], First, Arguments[Any, Any, Any]]:
     """Parses a flag for each field of the configuration, those of a `kind` of options, and
-    `--preset` or `--config`, which set the defaults of the configuration's.
-
-    **Returns:** the app with the presets that belong to the words, and what they say.
-    """
+    `--preset` or `--config`, which set the defaults of the configuration's. Returns the app with
+    the presets that belong to the words, and what they say."""
     first = peek(First, prog, words)
     for name in ("--over", "--seeds"):
         if sum(word.partition("=")[0] == name for word in words) > 1:

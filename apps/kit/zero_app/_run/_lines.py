@@ -150,11 +150,9 @@ class JsonLines:
 
     def log(self, step: SupportsIndex, *metrics: Mapping[str, Any]) -> None:
         """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
-        as in `json`. Several are written at once.
-
-        **Raises:** `ValueError` for what [`zero_app.read_lines`][] would refuse: a step that is
-        no integer, metrics with another step, and values that JSON does not have.
-        """
+        as in `json`. Several are written at once. What [`zero_app.read_lines`][] would refuse
+        raises a `ValueError`: a step that is no integer, metrics with another step, and values that
+        JSON does not have."""
         number = as_step(step, RunError)
         if any(row.get("step", number) != number for row in metrics):
             raise ValueError("`JsonLines.log` was given metrics of another `step`; rename it.")

@@ -65,15 +65,9 @@ def charts(heading: str, *parts: str) -> str:
 
 
 def picture(heading: str, caption: str, svg: str, *, kind: str = "") -> str:
-    """A drawing among charts.
-
-    **Arguments:**
-
-    - `heading`, `caption`: plain text.
-    - `svg`: an SVG element. The page defines the colours `var(--ink)`, `var(--line)` and
-        `var(--series-0)` to `var(--series-5)`.
-    - `kind`: a class of the element.
-    """
+    """A drawing among charts, of an SVG element, with plain text above and below. The page defines
+    the colours `var(--ink)`, `var(--line)` and `var(--series-0)` to `var(--series-5)`; `kind` is a
+    class of the element."""
     opening = f'<figure class="{kind}">' if kind else "<figure>"
     return f"{opening}<h3>{text(heading)}</h3><p>{text(caption)}</p>{svg}</figure>"
 

@@ -87,14 +87,9 @@ def check_logs(
     step: int | None = None,
     names: Collection[str] = LOGS.keys(),
 ) -> None:
-    """Checks that the logs in `folder` are what the run wrote.
-
-    **Arguments:**
-
-    - `names`: which of them; by default all.
-    - `tell`: called with a line for each log of which lines were changed or lost.
-    - `step`: the step of the checkpoint that says so; by default the newest.
-    """
+    """Checks that the logs in `folder` of these names are what the run wrote, as the checkpoint of
+    `step` says, by default the newest. `tell` is called with a line for each of which lines were
+    changed or lost."""
     of_step = lambda one: step in (None, one[1])
     _, until, about = next(filter(of_step, _saved(folder, CHECKPOINTS)), (None, 0, {}))
     for name in names:

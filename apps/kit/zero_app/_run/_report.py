@@ -54,14 +54,9 @@ def curve(
     error: str | Callable[[Mapping[str, Any]], tuple[float, float]] | None = None,
     scale: float = 1.0,
 ) -> Series:
-    """One metric of a run's lines by step. Lines without it are left out.
-
-    **Arguments:**
-
-    - `error`: the name of its standard error, for bars of a 95 % interval, or what gives the
-        lengths of the bars below and above the point of a row.
-    - `scale`: what the metric is multiplied by.
-    """
+    """One metric of a run's lines by step, times `scale`. Lines without it are left out. `error` is
+    the name of its standard error, for bars of a 95 % interval, or what gives the lengths of the
+    bars below and above the point of a row."""
     rows = [row for row in rows if row.get(name) is not None]
     bars = None
     if error is not None:
@@ -92,10 +87,7 @@ def chart(
     from_zero: bool = False,
 ) -> str:
     """Draws curves over the axis of a run, the first `MAX_SERIES` of them; "nothing yet" without
-    points.
-
-    **Arguments:** `series` over steps, and those of `_chart.draw`.
-    """
+    points. The arguments are those of `_chart.draw`, with `series` over steps."""
     from ._chart import draw  # matplotlib: seconds to import
 
     shown = [dataclasses.replace(one, x=run.along(one.x)) for one in series]

@@ -96,14 +96,9 @@ class Results:
         step: int | None,
         elapsed_time: float | None = None,
     ) -> "Results":
-        """Returns the results with one more evaluation, or with more metrics of one.
-
-        **Arguments:**
-
-        - `metrics`: one number per episode by name; see [`zero_train.Evaluation.metrics`][].
-        - `environment`, `task`, `algorithm`, `step`: as in [`zero_app.ResultKey`][].
-        - `elapsed_time`: seconds since training began. The first one given is kept.
-        """
+        """Returns the results with one more evaluation, or with more metrics of one: one number per
+        episode by name, see [`zero_train.Evaluation.metrics`][]. For the identity see
+        [`zero_app.ResultKey`][]; the first `elapsed_time` given is kept."""
         if step is not None and (step := as_step(step, ValueError)) < 0:
             raise ValueError(f"step={step} was given; it counts environment steps, from 0 on")
         run = f"seed_{as_step(seed, ValueError, 'seed')}"
@@ -200,10 +195,8 @@ class Results:
         return cls().merge(*(cls({key: result}) for key, result in _evaluations(data)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Adds these results to a file, or makes the file, atomically.
-
-        Earlier results stay in the file. Only one process at a time may write to it: give every
-        seed its own file, and `merge` them.
+        """Adds these results to a file, or makes the file, atomically. Only one process at a time
+        may write to it: give every seed its own file, and `merge` them.
 
         **Raises:** [`zero_app.RunError`][] where the file holds something else, or contradicts
         these results. It is unchanged then.

@@ -185,14 +185,8 @@ class BackgroundSink:
         patience: float = 60.0,
         tell: Callable[[str], None] = warn,
     ):
-        """**Arguments:**
-
-        - `name`: what messages call it.
-        - `make`: makes the sink, in the thread.
-        - `room`: the steps that may wait for the sink. Further ones are left out.
-        - `patience`: the seconds that `close` waits for it.
-        - `tell`: called with the line.
-        """
+        """The sink is called `name` in messages, and made in the thread. `room` steps may wait for
+        it, and further ones are left out; `close` waits `patience` seconds for it."""
         self._name, self._make, self._tell = name, make, tell
         self._patience = patience
         self._told = False

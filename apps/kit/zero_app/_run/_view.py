@@ -54,13 +54,9 @@ class View:
         every: float = 20.0,
         console: Console | None = None,
     ):
-        """**Arguments:**
-
-        - `total`, `start`: the number of steps of the run, and of those done before.
-        - `shown`: the label of each metric to show, by its name in metrics.jsonl.
-        - `every`: the seconds between two lines where there is no terminal.
-        - `console`: by default standard output.
-        """
+        """A run of `total` steps, of which `start` were done before. `shown` is the label of each
+        metric to show, by its name in metrics.jsonl, and `every` the seconds between two plain
+        lines."""
         self._total = total
         self._shown = shown
         self._step = start
@@ -87,15 +83,9 @@ class View:
             self._live.stop()
 
     def update(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """Shows a step.
-
-        **Arguments:**
-
-        - `metrics`: as in metrics.jsonl. A missing one is not shown.
-        - `timings`: `seconds` (of this step) and any of `positions_per_second`,
-            `games_per_second`, `compile_seconds`, `host_bytes`, `device_bytes`. Earlier values are
-            kept.
-        """
+        """Shows a step, with metrics as in metrics.jsonl, of which a missing one is not shown.
+        Earlier `timings` are kept: `seconds` (of this step), `positions_per_second`,
+        `games_per_second`, `compile_seconds`, `host_bytes` and `device_bytes`."""
         self._step = step
         self._metrics.update(metrics)
         self._timings.update(timings)
