@@ -136,13 +136,9 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         indices: Int[Array, "batch length"],
         priorities: Float[Array, " batch"],
     ) -> PrioritisedState:
-        """Gives the windows of a batch new priorities.
-
-        **Arguments:**
-
-        - `indices`: `Batch.indices`, of a batch drawn since the last `add`.
-        - `priorities`: one for each window, at least 0, such as the size of its TD error. A
-            window of priority 0 is never drawn again.
+        """Gives the windows of a batch that was drawn since the last `add` new priorities by its
+        `Batch.indices`: numbers of at least 0, such as the size of the TD error. A window of
+        priority 0 is never drawn again.
 
         If a window occurs twice, the higher priority counts. The priorities of incomplete windows,
         and of windows in shards on other devices, do not change. An index that is out of range or

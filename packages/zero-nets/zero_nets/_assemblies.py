@@ -126,11 +126,8 @@ class Chain(eqx.Module):
     layers: tuple[Callable[..., Any], ...]
 
     def __init__(self, *layers: Callable[..., Any]):
-        """**Arguments:**
-
-        - `layers`: callables with a keyword argument `key`, such as the layers of this package and
-            of `equinox.nn`. Wrap a plain function in `equinox.nn.Lambda`.
-        """
+        """`layers` are callables with a keyword argument `key`, such as those of this package and
+        of `equinox.nn`. Wrap a plain function in `equinox.nn.Lambda`."""
         if not layers:
             raise ValueError("`Chain()` has no layers; give it at least one.")
         check_function(**{f"layers[{i}]": layer for i, layer in enumerate(layers)})
