@@ -1,7 +1,8 @@
 """Trust regions: the bounds on the policy in MPO and SPO, and their duals."""
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Float, Shaped
@@ -41,27 +42,18 @@ class AbstractTrustRegion(eqx.Module):
         fit of its own."""
 
 
-class TrustRegion(AbstractTrustRegion):
-    """One bound on the policy, for discrete actions ([`zero_train.losses.mpo_loss`][]).
+class _AbstractMPORegion(AbstractTrustRegion):
+    """Its fields are the bounds, called `epsilon`, and the initial duals, which are the arguments
+    of its loss."""
 
-    **Attributes:**
-
-    - `epsilon`: the bound on the KL of the improved policy from the old one.
-    - `epsilon_policy`: the bound on the KL of the learned policy from the target policy.
-    - `temperature`, `alpha`: the initial duals of the two bounds.
-    """
-
-    epsilon: float
-    epsilon_policy: float
-    temperature: Dual
-    alpha: Dual
+    _loss: eqx.AbstractClassVar[Callable[..., Losses]]
 
     def __check_init__(self):
-        check_kind("TrustRegion", Dual, "a `Dual`", **self.duals())
-        check_positive("TrustRegion", **_bounds(self))
+        check_kind(type(self).__name__, Dual, "a `Dual`", **self.duals())
+        check_positive(type(self).__name__, **self._bounds())
 
     def duals(self) -> dict[str, Dual]:
-        return {"temperature": self.temperature, "alpha": self.alpha}
+        return {name: x for name, x in vars(self).items() if not name.startswith("epsilon")}
 
     def loss(
         self,
@@ -73,25 +65,34 @@ class TrustRegion(AbstractTrustRegion):
         *,
         weights: Float[Array, " actions"] | None = None,
     ) -> Losses:
-        given: dict[str, Any] = {**_bounds(self), **duals}
-        return mpo_loss(policy, target, actions, values, weights=weights, **given)
+        given: dict[str, Any] = {**self._bounds(), **duals}
+        return self._loss(policy, target, actions, values, weights=weights, **given)
+
+    def _bounds(self) -> dict[str, float]:
+        return {name: x for name, x in vars(self).items() if name.startswith("epsilon")}
+
+
+class TrustRegion(_AbstractMPORegion):
+    """One bound on the policy, for discrete actions ([`zero_train.losses.mpo_loss`][]):
+    `epsilon_policy` on the KL of the learned policy from the target policy. `temperature` and
+    `alpha` are the initial duals of the two bounds."""
+
+    epsilon: float
+    epsilon_policy: float
+    temperature: Dual
+    alpha: Dual
+
+    _loss: ClassVar[Callable[..., Losses]] = staticmethod(mpo_loss)
 
     def constraint(self, policy: Any, target: Any, duals: dict[str, Dual]) -> Losses:
         return constrain(fixed(target).kl(policy), duals["alpha"], self.epsilon_policy)
 
 
-class DecoupledTrustRegion(AbstractTrustRegion):
+class DecoupledTrustRegion(_AbstractMPORegion):
     """Separate bounds on the mean and the deviation, for Gaussian policies
-    ([`zero_train.losses.mpo_decoupled_loss`][]).
-
-    **Attributes:**
-
-    - `epsilon`: the bound on the KL of the improved policy from the old one.
-    - `epsilon_mean`, `epsilon_stddev`: those on the KL of the learned policy from the target
-        policy.
-    - `temperature`, `alpha_mean`, `alpha_stddev`: the initial duals of the three bounds. One of
-        shape `[dims]` bounds every action dimension, a scalar one their sum.
-    """
+    ([`zero_train.losses.mpo_decoupled_loss`][]): `epsilon_mean` and `epsilon_stddev` on the KL of
+    the learned policy from the target policy. The others are the initial duals of the three bounds.
+    One of shape `[dims]` bounds every action dimension, a scalar one their sum."""
 
     epsilon: float
     epsilon_mean: float
@@ -100,29 +101,7 @@ class DecoupledTrustRegion(AbstractTrustRegion):
     alpha_mean: Dual
     alpha_stddev: Dual
 
-    def __check_init__(self):
-        check_kind("DecoupledTrustRegion", Dual, "a `Dual`", **self.duals())
-        check_positive("DecoupledTrustRegion", **_bounds(self))
-
-    def duals(self) -> dict[str, Dual]:
-        return {
-            "temperature": self.temperature,
-            "alpha_mean": self.alpha_mean,
-            "alpha_stddev": self.alpha_stddev,
-        }
-
-    def loss(
-        self,
-        policy: Any,
-        target: Any,
-        actions: Shaped[Array, "actions ..."],
-        values: Float[Array, " actions"],
-        duals: dict[str, Dual],
-        *,
-        weights: Float[Array, " actions"] | None = None,
-    ) -> Losses:
-        given: dict[str, Any] = {**_bounds(self), **duals}
-        return mpo_decoupled_loss(policy, target, actions, values, weights=weights, **given)
+    _loss: ClassVar[Callable[..., Losses]] = staticmethod(mpo_decoupled_loss)
 
     def constraint(self, policy: Any, target: Any, duals: dict[str, Dual]) -> Losses:
         target = fixed(target)
@@ -132,7 +111,3 @@ class DecoupledTrustRegion(AbstractTrustRegion):
         given = duals["alpha_stddev"], self.epsilon_stddev
         stddev_loss, of_stddev = constrain(target.kl(stddev), *given, suffix="_stddev")
         return mean_loss + stddev_loss, {**of_mean, **of_stddev}
-
-
-def _bounds(region: AbstractTrustRegion) -> dict[str, Any]:
-    return {name: x for name, x in vars(region).items() if name.startswith("epsilon")}
