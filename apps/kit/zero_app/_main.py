@@ -273,29 +273,30 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         app = sharing(app)
     with watched(config, options):
         if first.shards is None:
-            runs = [(following(config, options), options) for config, options in runs]
+            runs = [(following(one, own), own) for one, own in runs]
         # A run that cannot be trained is refused before one is built, which may take long.
-        for config, options in runs if zero_train.is_writer() else ():
-            if options.resume and os.path.lexists(options.out / CONFIG):
-                stored_config(app.config, options.out, app.command)
-            RunFolder.check(**folder_of(config, options))
-        trained = False
-        for config, options in runs:
+        for one, own in runs if zero_train.is_writer() else ():
+            if own.resume and os.path.lexists(own.out / CONFIG):
+                stored_config(app.config, own.out, app.command)
+            RunFolder.check(**folder_of(one, own))
+        trained, out = False, options.out
+        for one, own in runs:
+            out = own.out
             if len(runs) > 1:
-                print(f"seed {config.seed}, in {options.out}:", flush=True)
-            played = train(app, config, options, preset, began=began) is not None
+                print(f"seed {one.seed}, in {out}:", flush=True)
+            played = train(app, one, own, preset, began=began) is not None
             trained = trained or played
-            if not finished_steps(options.out):
+            if not finished_steps(out):
                 break
     if trained and zero_train.is_writer():
         if arguments.seeds:
-            out = arguments.options.out
-            print(f"The runs of the seeds are in {out}: {app.command} compare {out}")
+            every = options.out
+            print(f"The runs of the seeds are in {every}: {app.command} compare {every}")
         names = dict.fromkeys(("eval", *app.commands))
         then = "|".join(x for x in names if _operands(app, _class_of(app, x)) in _OF_A_RUN)
-        print(f"The run is in {options.out}; with its player: {app.command} {then} {options.out}")
+        print(f"The run is in {out}; with its player: {app.command} {then} {out}")
         if app.episode is not None:
-            print(f"`{app.command} report {options.out}` adds games of its players to its report")
+            print(f"`{app.command} report {out}` adds games of its players to its report")
 
 
 def _is_distributed() -> bool:

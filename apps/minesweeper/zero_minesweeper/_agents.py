@@ -67,14 +67,9 @@ def build_agent(
     layouts: int | None = None,
     evaluate: Evaluator | None = None,
 ) -> AbstractActor:
-    """The agent of a name, one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts.
-
-    **Arguments:**
-
-    - `config`: that of belief trees; by default `Config()`.
-    - `layouts`: the number that `hindsight` draws for a move.
-    - `evaluate`: a trained network, of which `belief-constant` uses the policy only.
-    """
+    """The agent of a name, one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts for a move.
+    `config` is that of belief trees, by default `Config()`, and `evaluate` a trained network, of
+    which `belief-constant` uses the policy only."""
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:
         raise UsageError(f"{name} needs a trained network; give the folder of a run.")

@@ -111,15 +111,10 @@ class MonstersOracle:
     def rollout(
         self, num_steps: int = 32, policy: str = "optimal", *, gamma: float = 0.99
     ) -> float:
-        """The expected sum of rewards in `num_steps` steps, with a new episode after every end.
-
-        **Arguments:**
-
-        - `num_steps`: the number of steps, below the environment's time limit.
-        - `policy`: `"optimal"`, which depends on the number of remaining steps; `"greedy"`, which
-            plays the best action by `qvalues(gamma=gamma)`; or `"random"`.
-        - `gamma`: the discount factor of the greedy policy.
-        """
+        """The expected sum of rewards in `num_steps` steps, below the environment's time limit,
+        with a new episode after every end. The policy is `"optimal"`, which depends on the number
+        of remaining steps; `"greedy"`, which plays the best action by `qvalues(gamma=gamma)`; or
+        `"random"`."""
         self._check(num_steps, policy)
         values, start = np.zeros_like(self._start), 0.0
         for _ in range(num_steps):
