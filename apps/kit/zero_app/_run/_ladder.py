@@ -37,11 +37,14 @@ def elo_ladder(
 
     Every new player plays against the fixed baselines, the previous one and the best so far. It
     becomes the best if it wins more games against the best than it loses. All of this follows from
-    the rows of evaluations.jsonl, so a resumed run needs no other file; elo.json holds the ratings,
-    in which the first baseline has 0.
+    the rows of evaluations.jsonl, so a resumed run needs no other file; elo.json holds the ratings.
 
-    Each match has `games`, an even number, as each opening is played from both seats, for which the
-    run's players take `simulations` per move; 0 for the network without a search.
+    **Arguments:**
+
+    - `baselines`: fixed players by name. The first one has the rating 0.
+    - `games`: of each match; an even number, as each opening is played from both seats.
+    - `simulations`: of the run's players, per move; 0 for the network without a search.
+    - `max_moves`, `opening_plies`: as for [`zero_app.measure`][].
     """
     rows = list(files.evaluations)
     # These keys differ from those of training.
