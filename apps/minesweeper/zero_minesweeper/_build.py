@@ -41,13 +41,13 @@ def build_loop(config: Config) -> Loop:
         auxiliary=mine_loss,
         auxiliary_weight=config.mine_weight,
     )
-    symmetries = BoardSymmetries(env.rows, env.columns, env.num_actions)
+    size = env.rows, env.columns, env.num_actions
     return loop_of(
         config,
         dataclasses.replace(env, pays="win"),
         agent,
         ft.partial(TrajectoryBuffer, length=config.length),
-        symmetries if config.symmetries else None,
+        BoardSymmetries(*size) if config.symmetries else None,
     )
 
 

@@ -52,9 +52,17 @@ _MEANINGS = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Picture:
-    """The contents of a drawing: the visible `board`, whose hidden cells are -1; the probability of
-    a mine in each cell (`heat`), NaN if unknown; the cells with a flag; the next cell to be opened
-    (`mark`), and the `last` one; and at the end the mines."""
+    """The contents of a drawing.
+
+    **Attributes:**
+
+    - `board`: the visible board; hidden cells are -1.
+    - `heat`: the probability of a mine in each cell, NaN if unknown; `None` to leave it out.
+    - `flags`: the cells with a flag.
+    - `mark`: the next cell to be opened.
+    - `last`: the last opened cell.
+    - `mines`: the mines, at the end only.
+    """
 
     board: Int8[np.ndarray, "rows columns"]
     heat: Float[np.ndarray, "rows columns"] | None = None
@@ -71,7 +79,8 @@ def name(cell: int, columns: int) -> str:
 
 
 def parse(text: str, rows: int, columns: int) -> list[int]:
-    """The cells of a text such as `b3`, `b3 c4`, or `3 2` (row and column)."""
+    """The cells of a text such as `b3`, `b3 c4`, or `3 2` (row and column); another text raises a
+    `ValueError`."""
     words = text.lower().replace(",", " ").split()
     if len(words) == 2 and all(re.fullmatch("[0-9]{1,6}", word) for word in words):
         places = [(int(words[0]), int(words[1]))]

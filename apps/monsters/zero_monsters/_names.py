@@ -28,7 +28,7 @@ class PlannerName:
 
     @classmethod
     def parse(cls, text: str) -> "PlannerName":
-        """Parses a name."""
+        """Parses a name; an unknown one raises a `PlannerError`."""
         found = re.fullmatch(r"(?:(frozen|chance)|hindsight(?:-([1-9]\d*))?)(\+playout)?", text)
         if found is None:
             raise PlannerError(

@@ -32,9 +32,10 @@ class MonstersOracle:
     """The exact values of all states and actions of a [`zero_envs.Monsters`][], without its time
     limit.
 
-    It is for tests and for measuring regret. The environment has at most about four million states:
-    up to 6 x 6, or larger with fewer pieces. Because of the eight symmetries of the board, the
-    1 122 304 states of 6 x 6 take about three seconds on a CPU.
+    It is for tests and for measuring regret. The rules are implemented independently of the
+    environment's `step`. The environment has at most about four million states: up to 6 x 6, or
+    larger with fewer pieces. Because of the eight symmetries of the board, the 1 122 304 states of
+    6 x 6 take about three seconds on a CPU.
     """
 
     def __init__(self, env: Monsters):
@@ -69,7 +70,10 @@ class MonstersOracle:
     ) -> Float[np.ndarray, "batch actions"]:
         """The value of each action in a batch of states with optimal play afterwards: the expected
         sum of rewards discounted by gamma, which is below 1, with an error below 1e-9; -inf for
-        illegal actions, and 0 for all actions of a final state. The first call takes seconds."""
+        illegal actions, and 0 for all actions of a final state. The first call takes seconds.
+
+        **Raises:** `ValueError` for states that are not part of the environment's game.
+        """
         pieces = np.asarray(state.pieces, np.int64)
         over = np.asarray(state.over)
         inside = np.max(pieces, axis=1) < len(self._near)

@@ -45,9 +45,15 @@ class Stepped(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Library:
-    """An environment of a library: what made it and what it is called, for messages; functions from
-    a key to a state and its observation, and from a state, an action and a key to the result; and
-    what an [`zero_envs.AdaptedEnvironment`][] says of it."""
+    """An environment of a library.
+
+    **Attributes:**
+
+    - `call`, `name`: what made it and what it is called, for messages.
+    - `reset`: maps a key to a state and its observation.
+    - `step`: maps a state, an action and a key to the result.
+    - `hidden`, `max_steps`: see [`zero_envs.AdaptedEnvironment`][].
+    """
 
     call: str
     name: str

@@ -56,6 +56,7 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
 
         - `backend`: with a name, `"generalized"`, `"mjx"`, `"positional"` or `"spring"`. By default
             `"spring"`, and `"generalized"` for `"swimmer"`, which has no other.
+        - `max_steps`: the number of steps after which an episode is truncated.
         - `bounds`: the lowest and the highest action of `env.step`, each a number or one for each
             dimension. By default, [-1, 1] for brax's own environments and the actuators' range for
             others.

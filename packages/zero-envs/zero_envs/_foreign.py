@@ -107,7 +107,7 @@ def checked_bounds(
     except (TypeError, ValueError):
         raise ValueError(
             f"{call}(bounds={bounds!r}): give the lowest and the highest action, each a number or "
-            f"{' x '.join(map(str, shape))} numbers."
+            f"{' x '.join(map(str, shape)) or 1} numbers."
         ) from None
     low, high = map(np.ravel, wide)
     if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():

@@ -27,9 +27,15 @@ from ._known import names_of, unknown
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Simulator:
-    """How the simulators of an environment are made, and what they show and take: Gymnasium's
-    spaces of one observation (`seen`) and one action (`taken`), and the bounds of a continuous one.
-    Those of two environments that are made alike are equal, so that JAX compiles once for both.
+    """How the simulators of an environment are made, and what they show and take. Those of two
+    environments that are made alike are equal, so that JAX compiles once for both.
+
+    **Attributes:**
+
+    - `library`, `id`: the library, as on the command line, and its own name of the environment.
+    - `options`: of `gymnasium.make_vec` or `envpool.make`.
+    - `seen`, `taken`: Gymnasium's spaces of one observation and one action.
+    - `bounds`: the lowest and the highest action where it is continuous.
     """
 
     library: str

@@ -63,10 +63,12 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
         """`env` is a name of Playground's registry, for instance `"CartpoleBalance"`, or an
         unwrapped `mujoco_playground.MjxEnv`.
 
-        - `max_steps`: Playground's limit is 1000 as well.
+        - `max_steps`: the number of steps after which an episode is truncated. Playground's is
+            1000 as well.
         - `bounds`: the lowest and the highest action of `env.step`, each a number or one for each
             dimension. It is [-1, 1] for all of Playground's own.
-        - `hidden`: required for environments that are not Playground's own.
+        - `hidden`: whether the state is only partly observable. It is required for environments
+            that are not Playground's own.
         - `impl`: with a name, the simulator: `"jax"`, or `"warp"`, which needs a GPU.
         - `options`: with a name, what is changed in its configuration, such as `sim_dt=0.005`.
         """

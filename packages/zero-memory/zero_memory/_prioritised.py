@@ -136,9 +136,11 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         indices: Int[Array, "batch length"],
         priorities: Float[Array, " batch"],
     ) -> PrioritisedState:
-        """Gives the windows of a batch that was drawn since the last `add` new priorities by its
-        `Batch.indices`: numbers of at least 0, such as the size of the TD error. A window of
-        priority 0 is never drawn again.
+        """Gives the windows of a batch new priorities.
+
+        `indices` are the `Batch.indices` of a batch drawn since the last `add`. `priorities` are
+        at least 0 and one for each window, such as the size of its TD error. A window of priority 0
+        is never drawn again.
 
         If a window occurs twice, the higher priority counts. The priorities of incomplete windows,
         and of windows in shards on other devices, do not change. An index that is out of range or

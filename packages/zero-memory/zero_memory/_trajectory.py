@@ -12,13 +12,12 @@ from ._windows import AbstractWindowBuffer, oldest, TrajectoryState
 
 
 class TrajectoryBuffer(AbstractWindowBuffer):
-    """Keeps the latest rows of every environment, and samples windows of consecutive rows, which
-    start at every `period`-th row, counted from the oldest. `add` takes at most `capacity` rows at
-    a time.
+    """Keeps the latest rows of every environment, and samples windows of consecutive rows.
 
-    The rings are flashbax's trajectory buffer, one for each shard. As windows are counted from the
-    oldest row on, none joins the newest row to it. A window may cross the end of an episode: the
-    row with `last` marks it.
+    A window starts at every `period`-th row, counted from the oldest, so none joins the newest row
+    to the oldest. A window may cross the end of an episode: the row with `last` marks it. `add`
+    takes at most `capacity` rows at a time. The rings are flashbax's trajectory buffer, one for
+    each shard.
     """
 
     capacity: int = eqx.field(static=True)

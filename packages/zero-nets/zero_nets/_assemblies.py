@@ -71,8 +71,8 @@ class Concatenate(eqx.Module):
 
 
 class ConcatenateOneHot(eqx.Module):
-    """Concatenates an embedding and the one-hot encoding of a discrete action, or with a tuple as
-    `num_actions` that of each of its components."""
+    """Concatenates an embedding and the one-hot encoding of a discrete action. With a tuple as
+    `num_actions`, a number for each component of the action, there is one encoding for each."""
 
     num_actions: int | tuple[int, ...] = eqx.field(static=True)
 
@@ -158,8 +158,8 @@ class ActorCritic(eqx.Module):
         *,
         torso: Callable[..., Any] | None = None,
     ):
-        """The torso maps the inputs to the embedding; with `None` the embedding is the one
-        input."""
+        """The torso maps the inputs to the embedding, and with `None` the embedding is the one
+        input. `policy` and `value` each map the embedding to their result."""
         self.torso = eqx.nn.Identity() if torso is None else torso
         check_function(torso=self.torso, policy=policy, value=value)
         self.policy = policy

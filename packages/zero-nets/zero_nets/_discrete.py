@@ -86,9 +86,9 @@ class Categorical(AbstractDistribution):
 
 
 class MultiDiscrete(AbstractDistribution):
-    """Several independent categorical distributions, which may differ in size. The logits are those
-    of the first component's `num_actions`, then those of the second's, and so on; -inf marks an
-    illegal action."""
+    """Several independent categorical distributions, which may differ in size. `num_actions` has
+    the number of actions of each. The logits are those of the first component, then those of the
+    second, and so on; -inf marks an illegal action."""
 
     logits: Float[Array, " logits"] = eqx.field(converter=real)
     num_actions: tuple[int, ...] = eqx.field(static=True)
@@ -138,8 +138,8 @@ class MultiDiscrete(AbstractDistribution):
 class EpsilonGreedy(AbstractDistribution):
     """With probability `epsilon` a uniform legal action, otherwise a greedy one.
 
-    Greedy actions of equal value share their probability equally. The `qvalues` are for the player
-    who acts; -inf marks an illegal action.
+    Greedy actions of equal value share their probability equally. The `qvalues` are the
+    values of all actions for the player who acts; -inf marks an illegal action.
     """
 
     qvalues: Float[Array, " actions"]

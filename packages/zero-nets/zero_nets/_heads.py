@@ -36,7 +36,7 @@ class LinearHead(eqx.Module):
         noise: float | None = None,
         key: PRNGKeyArray,
     ):
-        """The shape of the result is `()` for a scalar, `(actions,)` for the value of every action,
+        """The result has the `shape` `()` for a scalar, `(actions,)` for the value of every action,
         `(actions, atoms)` for a distribution or the quantiles of each."""
         if not isinstance(shape, tuple | list) or shape:
             check_each(shape=shape)
@@ -72,7 +72,12 @@ class Dueling(eqx.Module):
         scale: float = 1.0,
         key: PRNGKeyArray,
     ):
-        """Each stream has hidden layers of these widths; `scale` is that of the last layers."""
+        """**Arguments:**
+
+        - `shape`: `(actions,)` or `(actions, atoms)`.
+        - `widths`: the widths of the hidden layers of each stream.
+        - `scale`: that of the last layers.
+        """
         check_each(shape=shape)
         check_function(activation=activation)
         vkey, akey, hkey = jr.split(key, 3)

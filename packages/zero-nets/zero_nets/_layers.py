@@ -132,12 +132,16 @@ _Layer = TypeVar("_Layer", bound=eqx.nn.Linear | eqx.nn.Conv | Conv)
 
 
 def orthogonal(layer: _Layer, scale: float = 2**0.5, *, key: PRNGKeyArray) -> _Layer:
-    """The same `equinox.nn.Linear`, [`zero_nets.Conv`][] or `equinox.nn.Conv` with orthogonal
-    weights (https://arxiv.org/abs/1312.6120) and a bias of 0.
+    """The same layer with orthogonal weights (https://arxiv.org/abs/1312.6120) and a bias of 0.
 
     If `W` is the matrix of the weights, with one row for each output, `W @ W.T` is `scale**2` times
-    the identity, or `W.T @ W` is if there are more outputs than inputs. A `scale` of the square
-    root of 2 preserves the variance through a ReLU; 0.01 is usual for policies and 1 for values.
+    the identity, or `W.T @ W` is if there are more outputs than inputs.
+
+    **Arguments:**
+
+    - `layer`: an `equinox.nn.Linear`, a [`zero_nets.Conv`][] or an `equinox.nn.Conv`.
+    - `scale`: the square root of 2 preserves the variance through a ReLU; 0.01 is usual for
+        policies and 1 for values.
     """
     check_number(scale=scale)
     if not isinstance(layer, eqx.nn.Linear | eqx.nn.Conv | Conv):
@@ -171,8 +175,9 @@ class NoisyLinear(eqx.Module):
     bias_noise: Float[Array, " out_size"]
 
     def __init__(self, in_size: int, out_size: int, *, noise: float = 0.5, key: PRNGKeyArray):
-        """`noise` is the paper's `sigma_0`. The noise parameters are initially `noise /
-        sqrt(in_size)`, the others uniform within `1 / sqrt(in_size)` of 0 (section 3.2)."""
+        """`noise` is the paper's `sigma_0`. The noise parameters are initially
+        `noise / sqrt(in_size)`, the others uniform within `1 / sqrt(in_size)` of 0 (section
+        3.2)."""
         check_sizes(in_size=in_size, out_size=out_size)
         check_number(0, noise=noise)
         wkey, bkey = jr.split(key)

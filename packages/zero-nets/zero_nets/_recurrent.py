@@ -63,6 +63,11 @@ class RNN(eqx.Module):
         self.out_size = hidden_size
         self.dtype = computing(dtype)
 
+    @property
+    def carry_size(self) -> int:
+        """The total number of elements of the carry."""
+        return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.init)))
+
     def init(self) -> PyTree[Float[Array, " hidden_size"]]:
         """The carry before an episode: one vector of zeros for each cell, two for an LSTM."""
         return self._of_cells(jnp.zeros((self.out_size,), wide(self.dtype)))

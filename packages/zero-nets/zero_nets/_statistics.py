@@ -49,12 +49,14 @@ class RunningStatistics(eqx.Module):
         min_std: float = 1e-6,
         max_std: float = 1e6,
     ) -> "RunningStatistics":
-        """The statistics before any batch, with which `normalise` is the identity, for examples
-        like `example`, which has no batch axes and may be its `jax.eval_shape`.
+        """The statistics before any batch, with which `normalise` is the identity.
 
-        `filter_spec` says which leaves to follow, as in `equinox.filter`: `True`, `False` or a
-        function of a leaf, for each leaf or for whole branches. Only floating-point leaves are ever
-        followed; `normalise` returns all others unchanged. There must be one.
+        **Arguments:**
+
+        - `example`: one example without batch axes, or its `jax.eval_shape`.
+        - `filter_spec`: the leaves to follow, as in `equinox.filter`: `True`, `False` or a function
+            of a leaf, for each leaf or for whole branches. Only floating-point leaves are ever
+            followed; `normalise` returns all others unchanged. There must be one.
         """
         check_number(0, above=True, min_std=min_std, max_std=max_std)
         if not min_std <= max_std:
@@ -88,9 +90,14 @@ class RunningStatistics(eqx.Module):
         batch: PyTree[Shaped[Array, "..."]],
         weights: Float[Array, "*batch"] | None = None,
     ) -> "RunningStatistics":
-        """The statistics including another batch: a pytree like the example, with the same batch
-        axes before the axes of each leaf. Examples of weight 0 are ignored, even if they are NaN; a
-        negative weight that is traced makes all NaN."""
+        """The statistics including another batch.
+
+        **Arguments:**
+
+        - `batch`: a pytree like the example, with the same batch axes before the axes of each leaf.
+        - `weights`: the weight of each example, at least 0; by default 1. Examples of weight 0 are
+            ignored, even if they are NaN. A negative weight that is traced makes all NaN.
+        """
         leaves, axes = self._leaves(batch)
         if weights is not None:
             known: Array = numbers(weights)

@@ -53,9 +53,14 @@ class ValueSupport(eqx.Module):
         minimum: float | None = None,
         transform: bool = False,
     ):
-        """At least two atoms, by default with a spacing of 1 and with `minimum = -maximum`. With
-        `transform` few suffice for values that span orders of magnitude, but the decoded mean is
-        accurate only for narrow distributions."""
+        """**Arguments:**
+
+        - `num_atoms`: at least 2.
+        - `maximum`: by default `(num_atoms - 1) / 2`, which makes the spacing 1.
+        - `minimum`: by default `-maximum`.
+        - `transform`: few atoms then suffice for values that span orders of magnitude, but the
+            decoded mean is accurate only for narrow distributions.
+        """
         check_sizes(2, num_atoms=num_atoms)
         self.num_atoms = num_atoms
         self.maximum = (num_atoms - 1) / 2 if maximum is None else maximum

@@ -211,7 +211,8 @@ class WorldModel(eqx.Module):
 
 
 class AbstractWorldNetwork(eqx.Module):
-    """A network of more parts than its [`zero_nets.WorldModel`][], which is for hidden states."""
+    """A learned model that represents observations, predicts, and projects hidden states as the
+    [`zero_nets.WorldModel`][] does that is a part of it."""
 
     world: eqx.AbstractVar[WorldModel]
 

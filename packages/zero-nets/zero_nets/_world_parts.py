@@ -54,7 +54,7 @@ def policy_head(num_actions: int | tuple[int, ...]) -> Head:
     return ft.partial(MultiDiscreteHead, num_actions=num_actions)
 
 
-#: All perceptrons of learned models are such.
+#: The perceptron of all learned models.
 perceptron = ft.partial(MLP, activation=jax.nn.silu, norm="layer")
 
 

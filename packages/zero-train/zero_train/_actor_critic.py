@@ -33,9 +33,14 @@ from .losses import AbstractTrustRegion, Dual, masked_mean
 
 
 class ActorCritic(eqx.Module):
-    """The parameters of an actor-critic that its actor needs: those of its networks, the dual
-    variables of the trust region by name, of which searches share the `temperature`, and the
-    statistics of observations that are normalised."""
+    """The parameters of an actor-critic that its actor needs.
+
+    **Attributes:**
+
+    - `policy`, `critic`: the networks' parameters.
+    - `duals`: the dual variables of the trust region, by name. Searches share the `temperature`.
+    - `statistics`: those of the observations, where they are normalised.
+    """
 
     policy: PyTree[Array]
     critic: PyTree[Array]
@@ -44,9 +49,15 @@ class ActorCritic(eqx.Module):
 
 
 class ActorCriticState(eqx.Module):
-    """What an actor-critic has learned: the `online` parameters, which the gradient acts on and
-    which act, those of the target networks, and the state of all three optimisers after so many
-    `updates`."""
+    """What an actor-critic has learned.
+
+    **Attributes:**
+
+    - `online`: the parameters that the gradient acts on and that act.
+    - `target_policy`, `target_critic`: the target networks' parameters.
+    - `optimiser`: the state of all three optimisers.
+    - `updates`: gradient steps taken.
+    """
 
     online: ActorCritic
     target_policy: PyTree[Array]

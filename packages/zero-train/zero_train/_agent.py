@@ -25,7 +25,7 @@ class Experience(eqx.Module):
 
     **Attributes:**
 
-    - `obs`, `action`, `reward`: of the player to move.
+    - `obs`, `action`, `reward`: what the player to move saw, its action, and its own reward.
     - `discount`: signed: -1 when the opponent moved next, 0 at the end.
     - `last`: the row is a final observation.
     - `record`: what the actor stored for the learner, such as a part of its plan.
@@ -83,9 +83,12 @@ class AbstractAgent(eqx.Module, Generic[AgentState]):
     def update(
         self, state: AgentState, batch: PyTree[Array], *, key: PRNGKeyArray
     ) -> tuple[AgentState, Metrics] | tuple[AgentState, Metrics, Float[Array, " batch"]]:
-        """One gradient step on one [`zero_memory.Batch`][]: the state and metrics to log. An agent
-        for a buffer with priorities returns as a third the new priority of each row or window that
-        was drawn, which the loop hands to the buffer."""
+        """One gradient step on one [`zero_memory.Batch`][].
+
+        **Returns:** the state and metrics to log. An agent for a buffer with priorities returns as
+        a third the new priority of each row or window that was drawn, which the loop hands to the
+        buffer.
+        """
 
 
 class AbstractBlockAgent(AbstractAgent[AgentState], Generic[AgentState]):

@@ -16,8 +16,13 @@ _BLOCK = 1 << 18
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """A number, or several of a kind, and a confidence interval of each from `low` to `high`, NaN
-    where a single run tells nothing about others."""
+    """A number, or several of a kind, and a confidence interval of each.
+
+    **Attributes:**
+
+    - `value`: of the scores themselves.
+    - `low`, `high`: ends of the interval; NaN where a single run tells nothing about others.
+    """
 
     value: Float[np.ndarray, "*points"]
     low: Float[np.ndarray, "*points"]
@@ -26,9 +31,15 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Aggregates:
-    """The result of [`zero_train.aggregate`][]: the mean over all runs and tasks, the median over
-    the tasks of every task's mean over its runs, the interquartile mean, by which to compare, and
-    how far scores fall short of the target on average, of which less is better."""
+    """The result of [`zero_train.aggregate`][].
+
+    **Attributes:**
+
+    - `mean`: over all runs and tasks.
+    - `median`: over the tasks, of every task's mean over its runs.
+    - `interquartile_mean`: see [`zero_train.interquartile_mean`][]; the one to compare by.
+    - `optimality_gap`: how far scores fall short of the target on average; less is better.
+    """
 
     mean: Estimate
     median: Estimate

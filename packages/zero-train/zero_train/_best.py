@@ -42,8 +42,8 @@ class BestSoFar(eqx.Module, Generic[Params]):
 
     - `params`: any pytree: parameters, the state of an agent, or an actor. The original may be
         donated.
-    - `score`, `step`: of the evaluation; before the first `-inf`, and -1, which is no step of a
-        checkpoint.
+    - `score`: their score, `-inf` before the first evaluation.
+    - `step`: the step of that evaluation, -1 before the first, which is no step of a checkpoint.
     """
 
     params: Params

@@ -163,13 +163,14 @@ class EvaluationSummary:
     **Attributes:**
 
     - `episodes`: how many were played and count.
-    - `mean`, `standard_error`: of the returns, unfinished episodes included with what they had
-        collected.
+    - `mean`: mean return, unfinished episodes included with what they had collected.
+    - `standard_error`: of that mean (`nan` for one episode).
     - `mean_length`: mean number of steps.
     - `truncated`: episodes cut off by the environment or by `max_steps`.
     - `failed`: episodes that do not count, because the simulation broke down.
-    - `solved`, `solved_low`, `solved_high`: share of the episodes whose return reached `solved_at`,
-        and its 95 % interval, see [`zero_train.score_interval`][]; `None` without one.
+    - `solved`: share of the episodes whose return reached `solved_at`; `None` without one.
+    - `solved_low`, `solved_high`: Wilson's 95 % confidence interval of it, see
+        [`zero_train.score_interval`][].
     """
 
     episodes: int

@@ -234,9 +234,13 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
     def imagine(
         self, obs: Observation, actions: PyTree[Array], *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch steps"], Float[Array, "batch positions"]]:
-        """What the model expects of a line of play, to be compared with what happens: after the
-        observations `obs`, of the `actions` of every row `[batch, steps]`. What chance does in a
-        stochastic model is drawn.
+        """What the model expects of a line of play, to be compared with what happens. What chance
+        does in a stochastic model is drawn.
+
+        **Arguments:**
+
+        - `obs`: what is observed before the first action.
+        - `actions`: of every row `[batch, steps]`.
 
         **Returns:** the reward of each step, and the values before the first and after each, for
         the player to move there.

@@ -50,9 +50,11 @@ class ValueCode(Protocol):
 
 
 class FeatureEvaluator(eqx.Module):
-    """An evaluator made of a network of the features alone. It returns logits, or a policy for a
-    [`zero_train.PolicyModel`][], and a value; what it may return beside is left out. Where the
-    value is not a number but logits over atoms, `value_code` is what they stand for.
+    """An evaluator made of a network of the features alone.
+
+    The network returns logits, or a policy for a [`zero_train.PolicyModel`][], and a value; what it
+    may return beside is left out. Where the value is not a number but logits over atoms,
+    `value_code` is what they stand for.
 
     A pytree, so a jitted function that is given other parameters does not compile again, as it
     would with `lambda obs: network(obs.features)`.

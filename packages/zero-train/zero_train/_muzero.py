@@ -54,9 +54,16 @@ from .returns import n_step_returns
 
 
 class MuZeroState(eqx.Module):
-    """What MuZero has learned: the parameters, those of the target network, whose values returns
-    may end with, the optimiser's state after so many `updates`, and the statistics of observations
-    that are normalised."""
+    """What MuZero has learned.
+
+    **Attributes:**
+
+    - `params`: what the gradient acts on.
+    - `target`: the target network's parameters, whose values returns may end with.
+    - `optimiser`: the optimiser's state.
+    - `updates`: gradient steps taken.
+    - `statistics`: of the observations, or `None`.
+    """
 
     params: PyTree[Array]
     target: PyTree[Array]

@@ -51,9 +51,9 @@ class AbstractReflexActor(AbstractActor[None]):
 
 
 class DistributionActor(AbstractReflexActor):
-    """Plays the policy that a network makes of features, without search: its mode if `greedy`,
-    otherwise a sample. Its record is a `Behaviour`. Features are normalised by the `statistics`, if
-    there are any.
+    """Plays a policy of any actions, without search: the mode of the distribution that `policy`
+    returns of the features if `greedy`, otherwise a sample. Its record is a `Behaviour`. Features
+    are normalised by the `statistics`, unless they are `None`.
 
     Where the log-probability of a discrete action is NaN there is no policy, and the action is -1,
     which no environment has, as in a [`zero_train.PolicyActor`][].

@@ -58,7 +58,8 @@ class ActorCriticActor(AbstractActor[PyTree[Array]]):
     """Plays the policy of a network that returns a policy and a value of features, and is perhaps a
     [`zero_train.RecurrentNetwork`][]: its mode if `greedy`, otherwise a sample. The carry is the
     network's memory, which begins anew with every episode, and the record a
-    [`zero_train.PolicyRecord`][]. Features are normalised by the `statistics`, if there are any.
+    [`zero_train.PolicyRecord`][]. Features are normalised by the `statistics`, unless they are
+    `None`.
     """
 
     network: Callable[..., Any]
@@ -134,7 +135,8 @@ class AbstractObjective(eqx.Module):
 
 class Clip(AbstractObjective):
     """PPO's clipped objective ([`zero_train.losses.ppo_clip_loss`][]), over advantages that are
-    standardised in every minibatch."""
+    standardised in every minibatch. `epsilon` is the distance from 1 at which the ratio of
+    probabilities is clipped."""
 
     epsilon: float = 0.2
 
@@ -170,11 +172,16 @@ class Clip(AbstractObjective):
 
 class VMPO(AbstractObjective):
     """V-MPO (Song et al. 2020, https://arxiv.org/abs/1909.12238): the policy is fitted to the
-    actions of the `top_fraction` of a minibatch with the highest advantages, weighted by them
-    ([`zero_train.losses.vmpo_loss`][]), within a trust region about the policy that has acted:
-    [`zero_train.losses.DecoupledTrustRegion`][] for Gaussian policies,
-    [`zero_train.losses.TrustRegion`][] otherwise. The `dual_optimiser` is any optax transformation,
-    for the duals of the region."""
+    actions of the better half of a minibatch, weighted by their advantages
+    ([`zero_train.losses.vmpo_loss`][]), within a trust region about the policy that has acted.
+
+    **Attributes:**
+
+    - `region`: [`zero_train.losses.DecoupledTrustRegion`][] for Gaussian policies,
+        [`zero_train.losses.TrustRegion`][] otherwise.
+    - `dual_optimiser`: any optax transformation, for the duals of the region.
+    - `top_fraction`: the fraction of the rows that are fitted, those of the highest advantages.
+    """
 
     region: AbstractTrustRegion
     dual_optimiser: optax.GradientTransformation
@@ -219,8 +226,15 @@ class VMPO(AbstractObjective):
 
 
 class PPOState(eqx.Module):
-    """What PPO has learned: the network's parameters, the dual variables of the objective by name,
-    the state of the optimiser of both, and the statistics of observations that are normalised."""
+    """What PPO has learned.
+
+    **Attributes:**
+
+    - `params`: the network's parameters.
+    - `duals`: the dual variables of the objective, by name.
+    - `optimiser`: the state of the optimiser of both.
+    - `statistics`: of the observations, or `None`.
+    """
 
     params: PyTree[Array]
     duals: dict[str, Dual]

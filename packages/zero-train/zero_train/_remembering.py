@@ -20,9 +20,14 @@ from ._recurrent import fresh, RecurrentNetwork
 
 
 class RememberingCarry(eqx.Module):
-    """What a [`zero_train.RememberingPlanner`][] keeps between moves: the network's memory before
-    it sees the next observation, whether an episode `begins` with that, and the memory is empty,
-    and the carry of the other planner."""
+    """What a [`zero_train.RememberingPlanner`][] keeps between moves.
+
+    **Attributes:**
+
+    - `memory`: that of the network, before it sees the next observation.
+    - `begins`: whether the next observation is the first of an episode, whose memory is empty.
+    - `inner`: the carry of the other planner.
+    """
 
     memory: PyTree[Array]
     begins: Bool[Array, " batch"]
@@ -37,7 +42,7 @@ class RememberingPlanner(AbstractPlanner[AbstractLatentModel, RememberingCarry])
     """Lets another planner plan from what is observed and what a network remembers, see
     [`zero_train.LatentNetwork`][]. The network remembers every observation that is planned from,
     and nothing of an episode before. The `extra` of a plan is the memory that it was made with.
-    Without another planner it plays the network's policy of discrete actions, without a search.
+    With `None` as `planner` it plays the network's policy of discrete actions, without a search.
     """
 
     planner: AbstractPlanner | None

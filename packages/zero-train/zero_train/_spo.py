@@ -30,10 +30,16 @@ from .returns import truncated_gae
 
 
 class ParticleRecord(eqx.Module):
-    """The part of a particle search's plan that is stored for the learner: the first actions
-    (`candidates`), their weights after the search, which sum to 1 or are all 0 in rows without a
-    legal action, their advantages under the policy that they were drawn from, and the `stats` of
-    [`zero_search.ParticleSearch`][]."""
+    """The part of a particle search's plan that is stored for the learner.
+
+    **Attributes:**
+
+    - `candidates`: the first actions.
+    - `weights`: the weight of each after the search. They sum to 1, or are all 0 in rows without
+        a legal action.
+    - `advantages`: of the first actions under the policy that they were drawn from.
+    - `stats`: those of [`zero_search.ParticleSearch`][].
+    """
 
     candidates: PyTree[Array]
     weights: Float[Array, "*axes particles"]

@@ -206,8 +206,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     def alphazero(
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
     ) -> "zero_train.ExpertIteration":
-        """The agent of this configuration. The arguments are those of
-        [`zero_train.ExpertIteration.alphazero`][], in place of those of the configuration."""
+        """The agent of this configuration. `network` and `model` are as for
+        [`zero_train.ExpertIteration.alphazero`][], and `parts` others of its arguments, in place of
+        those of the configuration."""
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
@@ -227,7 +228,8 @@ _CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
 def check_fields(config: Any) -> None:
     """Checks the values of a configuration, a dataclass perhaps of dataclasses, in its
     `__post_init__`: every field has its annotated type, and every number is finite and what its
-    annotation allows, see [`zero_app.AbstractConfig`][]."""
+    annotation allows, see [`zero_app.AbstractConfig`][]. Tuples are checked element by element, and
+    `None` passes where the annotation allows it."""
     kind = type(config)
     hints = get_type_hints(kind)  # without what annotated-types says
     for field in dataclasses.fields(config):

@@ -23,9 +23,10 @@ Arguments = TypeVar("Arguments")
 
 
 def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
-    """Parses the words of a command line with tyro. A `kind` is a dataclass with a flag for each
-    field, as an [`zero_app.AbstractConfig`][] has, and `prog` the command as the user writes it,
-    such as `othello eval`. `--help` raises `SystemExit`."""
+    """Parses the words of a command line with tyro. `kind` is a dataclass with a flag for each
+    field, documented by the string below it, with numbers as in [`zero_app.AbstractConfig`][];
+    `prog` is the command as the user writes it, such as `othello eval`. `--help` raises
+    `SystemExit`."""
     arguments = parse_words(kind, prog, words, names_of(kind))
     check_fields(arguments)
     return arguments

@@ -44,8 +44,8 @@ class AbstractCommand(abc.ABC):
 
 
 class CommandsByName(Mapping[str, type[AbstractCommand]]):
-    """Commands, each of which is imported when it is asked for. `where` is that of the class of
-    each, such as `zero_cli._list:List`; those of `others` are among them."""
+    """Commands, each of which is imported when it is asked for. `where` has the place of the class
+    of each by its name, such as `zero_cli._list:List`; the commands of `others` are among them."""
 
     def __init__(self, others: "CommandsByName | None" = None, /, **where: str):
         self._where = {**(others._where if others else {}), **where}
@@ -179,8 +179,8 @@ def write_report(
 ) -> pathlib.Path:
     """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
     other files. Parts whose data is missing are left out. The episodes that the command `report`
-    played last are among them. A browser reads the page again after `refresh` seconds, unless that
-    is 0.
+    played last are among them. Charts are drawn over `axis`. A browser reads the page again after
+    `refresh` seconds, unless that is 0.
 
     **Returns:** its path.
     """

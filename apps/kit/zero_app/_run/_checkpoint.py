@@ -71,8 +71,8 @@ class Checkpoints:
         keep: int | None = 2,
         pinned: Collection[int] = (),
     ):
-        """The first `save` makes the folder. Each keeps the `keep` latest checkpoints; `None` keeps
-        all."""
+        """The first `save` makes the folder. Each one keeps the `keep` latest checkpoints, or all
+        with `None`."""
         if not (keep is None or (isinstance(keep, numbers.Integral) and keep >= 1)):
             raise ValueError(f"keep={keep!r} was given; give at least 1, or None to keep all.")
         if not (isinstance(directory, str | os.PathLike) and os.fspath(directory)):
@@ -158,9 +158,9 @@ class Checkpoints:
                     self._saving = None
 
     def restore(self, like: Any, *, step: SupportsIndex | None = None) -> Any:
-        """Restores the state saved as `step`, by default the latest, into a pytree like `like`: of
-        the same structure, shapes and dtypes, of arrays or `jax.ShapeDtypeStruct`s. Each leaf is
-        laid out as that one's `sharding` says, or on the default device where it has none."""
+        """Restores the state saved as `step`, by default the latest. `like` is a pytree of the same
+        structure, shapes and dtypes, of arrays or `jax.ShapeDtypeStruct`s. Each leaf is laid out as
+        the `sharding` of its own in `like` says, or on the default device where that has none."""
         found, damages = self._undamaged(lambda: [self._step(step)])
         if found is None:
             said = f"{damages[0]}. Put a copy of it back, or use another one."
@@ -169,7 +169,11 @@ class Checkpoints:
 
     def restore_latest(self, like: Any, *, tell: Callable[[str], object]) -> tuple[int, Any]:
         """Restores the latest checkpoint that is not damaged as `restore` does, and returns its
-        step and state. `tell` is called with one line if later ones are damaged."""
+        step and state. `tell` is called with one line if later ones are damaged.
+
+        **Raises:** [`zero_app.CheckpointError`][] where all are, or the latest of the others has
+        not the structure of `like`.
+        """
         found, damages = self._undamaged(lambda: self.steps()[::-1] or [self._step(None)])
         if found is None:
             raise CheckpointError(f"{'; '.join(damages)}; there is no other. Put a copy back.")

@@ -247,8 +247,9 @@ _BUTTONS = "".join(
 def check_path(
     path: pathlib.Path | None, flag: str = "--save", endings: Sequence[str] = ENDINGS
 ) -> None:
-    """Refuses a file to write, given as `flag`, that could be something else, such as a log of a
-    run: one of other endings, by default of a film, or that cannot be written."""
+    """Refuses a file to write that could be something else, such as a log of a run. It has to have
+    one of the `endings`, by default of a film, and be in a folder that can be written. Messages say
+    that it was given as `flag`."""
     if path is None:
         return
     if path.suffix not in endings:

@@ -121,11 +121,12 @@ class RunFolder:
         """Makes the folder of a new run, which must be empty or missing, or opens that of an
         earlier one to `resume`.
 
-        The configuration must equal the stored one then, in which `absent` is what an older run
-        lacks, except for the keys in `may_differ`, whose new values are stored once anything else
-        is logged, rewound or moved: whoever cannot restore the run until then has changed nothing.
-        `tell` is called with a line where it waits to see whether a process on another machine that
-        was training here still lives.
+        - `config`: with `resume` it must equal the stored one, except for the keys in `may_differ`,
+            whose new values are stored once anything else is logged, rewound or moved: whoever
+            cannot restore the run until then has changed nothing.
+        - `absent`: what keys are that the stored configuration of an older run lacks.
+        - `tell`: called with a line where it waits to see whether a process on another machine
+            that was training here still lives.
 
         **Raises:** [`zero_app.RunError`][] where the folder is not empty, holds no run to resume or
         one of another configuration, has checkpoints or players of another run, or another process
@@ -221,8 +222,8 @@ class RunFolder:
         return aside
 
     def rewind(self, step: int, *, evaluated: bool = True) -> None:
-        """Removes all lines after `step`, which a resumed run writes again, and unless it is
-        `evaluated` the evaluations of `step` and their episodes."""
+        """Removes all lines after `step`, which a resumed run writes again. With `evaluated` the
+        evaluations of `step`, and their episodes, stay; without it they are removed too."""
         logs = self._begin()
         for name, lines in logs.items():
             lines.close()
@@ -309,7 +310,8 @@ class StopSignal:
     """
 
     def __init__(self, seconds: float | None = None):
-        """The time is from the beginning of the block; by default there is none."""
+        """`seconds` is the time after which to stop, from the beginning of the block; by default
+        there is none."""
         self.requested = self.over = False
         self.name: str | None = None
         self._timer = None if seconds is None else threading.Timer(max(0, seconds), self._end)

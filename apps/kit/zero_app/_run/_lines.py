@@ -98,7 +98,8 @@ def plain(value: Any) -> Any:
 
 
 def as_step(step: Any, error: type[ValueError], name: str = "step") -> int:
-    """The number of a step, or of what has this `name`. It may be an array."""
+    """The number of a step, or of what has this `name`. It may be an array. An `error` is raised
+    where it is no whole number."""
     try:
         number = operator.index(step)
         if isinstance(step, bool) or not -_MOST_STEPS < number < _MOST_STEPS:

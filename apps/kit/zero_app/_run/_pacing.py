@@ -23,7 +23,8 @@ class Pacing:
     """
 
     def __init__(self, every: int, done: int):
-        """With `every` 0 the clock decides. So many steps were `done` before."""
+        """There are `every` steps between two saves; with 0 the clock decides. `done` steps were
+        done before."""
         self._every = every
         self._next = done + 1  # which tells how long a step takes
         self._last = done, time.monotonic()

@@ -196,8 +196,8 @@ def save_player(
 
 def app_of_player(apps: Mapping[str, App[Any]], path: pathlib.Path) -> App[Any]:
     """The app of the run in a folder, whose configuration is one of it, or of a file of a player.
-    What is wrong with a run is said as the app says that comes nearest: the one that made it, or
-    else that has most entries of its configuration."""
+    What is wrong with a run is said in the words of the app that comes nearest: the one that made
+    it, or else that has most entries of its configuration."""
     if path.is_file():
         try:
             with safe_open(path, framework="np") as stored:

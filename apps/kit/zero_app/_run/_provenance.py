@@ -51,8 +51,8 @@ def run_of(folder: pathlib.Path) -> str | None:
 
 def check_run(folder: pathlib.Path, *, tell: Callable[[str], object] | None = None) -> None:
     """Checks that all checkpoints and players in `folder` are of its run and its configuration.
-    Damaged ones are left to whoever restores them. With `tell`, a line is told and nothing raised
-    where config.json is not what one of them was saved with."""
+    Damaged ones are left to whoever restores them. With `tell` a configuration in config.json that
+    one of them was not saved with is told in a line, and raises nothing."""
     run, config = run_of(folder), read_object(folder / CONFIG)
     saved = {about.get("run") for _, _, about in _saved(folder)}
     if len(saved) == 1 and None not in saved and run not in saved:
@@ -87,9 +87,10 @@ def check_logs(
     step: int | None = None,
     names: Collection[str] = LOGS.keys(),
 ) -> None:
-    """Checks that the logs in `folder` of these names are what the run wrote, as the checkpoint of
-    `step` says, by default the newest. `tell` is called with a line for each of which lines were
-    changed or lost."""
+    """Checks that the logs in `folder` of these names, by default all, are what the run wrote, as
+    the checkpoint of `step` says, by default the newest. `tell` is called with a line for each log
+    of which lines were changed or lost. Steps that are repeated or not in order raise a
+    [`zero_app.RunError`][] with the file and the line."""
     of_step = lambda one: step in (None, one[1])
     _, until, about = next(filter(of_step, _saved(folder, CHECKPOINTS)), (None, 0, {}))
     for name in names:

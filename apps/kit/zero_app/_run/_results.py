@@ -98,7 +98,12 @@ class Results:
     ) -> "Results":
         """Returns the results with one more evaluation, or with more metrics of one: one number per
         episode by name, see [`zero_train.Evaluation.metrics`][]. For the identity see
-        [`zero_app.ResultKey`][]; the first `elapsed_time` given is kept."""
+        [`zero_app.ResultKey`][]. The first `elapsed_time` given is kept: seconds since training
+        began.
+
+        **Raises:** `ValueError` for a name that marl-eval cannot read, and for an evaluation that
+        contradicts an earlier one.
+        """
         if step is not None and (step := as_step(step, ValueError)) < 0:
             raise ValueError(f"step={step} was given; it counts environment steps, from 0 on")
         run = f"seed_{as_step(seed, ValueError, 'seed')}"
@@ -140,6 +145,8 @@ class Results:
         """The evaluations of every algorithm: environment steps, and means over episodes.
 
         [`zero_train.aggregate`][] computes curves with confidence bands from them.
+
+        **Raises:** `ValueError` as `scores`, and where runs were evaluated at different steps.
         """
         tables = self._tables(environment, metric, slice(None), absolute=False)
         return {name: (np.asarray(steps), values) for name, (steps, values) in tables.items()}
@@ -191,12 +198,14 @@ class Results:
 
     @classmethod
     def from_json(cls, data: Any) -> "Results":
-        """Reads what `to_json`, or another program that writes this layout, returned."""
+        """Reads what `to_json`, or another program that writes this layout, returned. Data of
+        another layout, or that contradicts itself, raises a `ValueError`."""
         return cls().merge(*(cls({key: result}) for key, result in _evaluations(data)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Adds these results to a file, or makes the file, atomically. Only one process at a time
-        may write to it: give every seed its own file, and `merge` them.
+        """Adds these results to a file, or makes the file, atomically. Earlier results stay in the
+        file. Only one process at a time may write to it: give every seed its own file, and `merge`
+        them.
 
         **Raises:** [`zero_app.RunError`][] where the file holds something else, or contradicts
         these results. It is unchanged then.

@@ -32,7 +32,7 @@ class TensorBoardSink:
 
     def __init__(self, folder: str | os.PathLike[str], *, resumed_at: int | None = None):
         """The folder is made if it is missing. After `resumed_at`, the last step done, TensorBoard
-        hides the steps of the interrupted run."""
+        hides the steps of the run that was interrupted."""
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2
 
@@ -185,8 +185,8 @@ class BackgroundSink:
         patience: float = 60.0,
         tell: Callable[[str], None] = warn,
     ):
-        """The sink is called `name` in messages, and made in the thread. `room` steps may wait for
-        it, and further ones are left out; `close` waits `patience` seconds for it."""
+        """Messages call the sink `name`, and `make` makes it, in the thread. `room` steps may wait
+        for it, and further ones are left out; `close` waits `patience` seconds for it."""
         self._name, self._make, self._tell = name, make, tell
         self._patience = patience
         self._told = False

@@ -73,7 +73,8 @@ def config_of(
 
 
 def complete(kind: type[Any], stored: Any) -> dict[str, Any]:
-    """A stored configuration, with what older runs lack."""
+    """A stored configuration, with what older runs lack. A `ValueError` is raised where its fields
+    are not those of the class."""
     if not isinstance(stored, dict):
         raise ValueError("it is no JSON object")
     known = set(inspect.signature(kind).parameters)

@@ -83,9 +83,9 @@ class View:
             self._live.stop()
 
     def update(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """Shows a step, with metrics as in metrics.jsonl, of which a missing one is not shown.
-        Earlier `timings` are kept: `seconds` (of this step), `positions_per_second`,
-        `games_per_second`, `compile_seconds`, `host_bytes` and `device_bytes`."""
+        """Shows a step, with metrics as in metrics.jsonl; a missing one is not shown. `timings` are
+        `seconds` (of this step) and any of `positions_per_second`, `games_per_second`,
+        `compile_seconds`, `host_bytes` and `device_bytes`, of which earlier values are kept."""
         self._step = step
         self._metrics.update(metrics)
         self._timings.update(timings)

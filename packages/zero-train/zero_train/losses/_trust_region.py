@@ -43,8 +43,8 @@ class AbstractTrustRegion(eqx.Module):
 
 
 class _AbstractMPORegion(AbstractTrustRegion):
-    """Its fields are the bounds, called `epsilon`, and the initial duals, which are the arguments
-    of its loss."""
+    """A region whose fields are arguments of its loss: the bounds, with names that begin with
+    `epsilon`, and the initial duals."""
 
     _loss: eqx.AbstractClassVar[Callable[..., Losses]]
 
@@ -73,9 +73,14 @@ class _AbstractMPORegion(AbstractTrustRegion):
 
 
 class TrustRegion(_AbstractMPORegion):
-    """One bound on the policy, for discrete actions ([`zero_train.losses.mpo_loss`][]):
-    `epsilon_policy` on the KL of the learned policy from the target policy. `temperature` and
-    `alpha` are the initial duals of the two bounds."""
+    """One bound on the policy, for discrete actions ([`zero_train.losses.mpo_loss`][]).
+
+    **Attributes:**
+
+    - `epsilon`: the bound on the KL of the improved policy from the old one.
+    - `epsilon_policy`: the bound on the KL of the learned policy from the target policy.
+    - `temperature`, `alpha`: the initial duals of the two bounds.
+    """
 
     epsilon: float
     epsilon_policy: float
@@ -90,9 +95,16 @@ class TrustRegion(_AbstractMPORegion):
 
 class DecoupledTrustRegion(_AbstractMPORegion):
     """Separate bounds on the mean and the deviation, for Gaussian policies
-    ([`zero_train.losses.mpo_decoupled_loss`][]): `epsilon_mean` and `epsilon_stddev` on the KL of
-    the learned policy from the target policy. The others are the initial duals of the three bounds.
-    One of shape `[dims]` bounds every action dimension, a scalar one their sum."""
+    ([`zero_train.losses.mpo_decoupled_loss`][]).
+
+    **Attributes:**
+
+    - `epsilon`: the bound on the KL of the improved policy from the old one.
+    - `epsilon_mean`, `epsilon_stddev`: those on the KL of the learned policy from the target
+        policy.
+    - `temperature`, `alpha_mean`, `alpha_stddev`: the initial duals of the three bounds. One of
+        shape `[dims]` bounds every action dimension, a scalar one their sum.
+    """
 
     epsilon: float
     epsilon_mean: float
