@@ -52,8 +52,9 @@ def start_jax(launch: Launch | None = None) -> None:
     """Connects the processes of a run, if a `launch` says that there are any, makes virtual devices
     on a CPU, and keeps compiled programs on disk.
 
-    Call it before any array is made. The user's environment variables take precedence. Where
-    process 0 does not answer it raises a [`zero_app.UsageError`][].
+    Call it before any array is made. By default there is one device, and no other process is looked
+    for. The user's environment variables take precedence. Where process 0 does not answer it raises
+    a [`zero_app.UsageError`][].
     """
     asked = launch or Launch()
     flags = os.environ.get("XLA_FLAGS", "")

@@ -68,8 +68,9 @@ def build_agent(
     evaluate: Evaluator | None = None,
 ) -> AbstractActor:
     """The agent of a name, one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts for a move.
-    `config` is that of belief trees, by default `Config()`, and `evaluate` a trained network, of
-    which `belief-constant` uses the policy only."""
+    `layouts` is that number for `hindsight`, `config` the configuration of belief trees, by default
+    `Config()`, and `evaluate` a trained network. `belief-constant` uses its policy, and the value 1
+    for every state."""
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:
         raise UsageError(f"{name} needs a trained network; give the folder of a run.")

@@ -60,7 +60,8 @@ def build_actor(
     config: Config, player: AbstractActor, planner: str, simulations: int | None = None
 ) -> tuple[AbstractActor, int]:
     """A trained player with another planner (see `PlannerName`), and its simulations per move, by
-    default those of the configuration. `"network"` is the network without a search, with 0."""
+    default those of the configuration. `"network"` is the network without a search, with 0
+    simulations."""
     assert isinstance(player, PlanningActor)
     trained: Any = player.model
     if planner == "network":

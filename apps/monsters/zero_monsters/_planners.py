@@ -51,7 +51,10 @@ def build_planner(
     """The planner of a name (see `PlannerName`), with so many simulations in all trees together;
     those of one tree are a `Hindsight` of one tree. The other arguments are those of
     [`zero_search.TreeSearch`][]; `outcomes` is for `"chance"`, since the other planners draw
-    outcomes without computing their probabilities, which is much faster."""
+    outcomes without computing their probabilities, which is much faster.
+
+    **Raises:** `PlannerError` for an unknown name, or fewer than 5 simulations in a tree.
+    """
     name = checked(planner, simulations)
     tree = TreeSearch(
         simulations // name.trees,

@@ -69,7 +69,7 @@ class MonstersOracle:
         self, state: MonstersState, *, gamma: float = 0.99
     ) -> Float[np.ndarray, "batch actions"]:
         """The value of each action in a batch of states with optimal play afterwards: the expected
-        sum of rewards discounted by gamma, which is below 1, with an error below 1e-9; -inf for
+        sum of rewards discounted by `gamma`, which is below 1, with an error below 1e-9; -inf for
         illegal actions, and 0 for all actions of a final state. The first call takes seconds.
 
         **Raises:** `ValueError` for states that are not part of the environment's game.

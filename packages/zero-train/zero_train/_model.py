@@ -227,8 +227,8 @@ PolicyEvaluator = Callable[[Observation], tuple[Any, Array]]
 
 class PolicyModel(AbstractProposalModel[State], Generic[State]):
     """The batch-native twin of an environment of continuous or factored actions that hides nothing,
-    with a policy to draw them from. For discrete ones use a [`zero_train.EnvironmentModel`][],
-    which says what `gamma` is.
+    with a policy to draw them from. For discrete ones use a [`zero_train.EnvironmentModel`][].
+    `gamma` is the discount factor, as there.
 
     `evaluate` returns a policy, such as the distributions of zero-nets, and the value of an
     [`zero_envs.Observation`][]. Where actions are factored, the policy's `logits` are those of all

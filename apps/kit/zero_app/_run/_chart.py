@@ -52,7 +52,8 @@ def draw(
 ) -> str | None:
     """An `<svg>` element as wide as its surroundings, or `None` where there is nothing to draw. The
     `axis` is one of a [`zero_app.StoredRun`][], or says what `x` is; `levels` are labelled
-    horizontal lines; `percent` says that `y` is a share of 1."""
+    horizontal lines; `percent` says that `y` is a share of 1, and `from_zero` that its axis starts
+    at 0."""
     series = series[:MAX_SERIES]
     if not any(len(one.x) for one in series):
         return None

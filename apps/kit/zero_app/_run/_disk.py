@@ -37,7 +37,7 @@ def _check_regular(found: os.stat_result, path: str | os.PathLike[str]) -> None:
 
 
 def read_whole(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
-    """The content of a regular file of at most so many bytes."""
+    """The content of a regular file of at most so many bytes. An `OSError` names `path`."""
     with open(path, "rb", opener=opened) as file:
         content = file.read(largest + 1)
     if len(content) > largest:
@@ -62,7 +62,7 @@ def target_of(path: pathlib.Path) -> pathlib.Path:
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
     """Replaces the file atomically: a reader sees what it had or the new content. Of a link the
-    target is replaced. `OSError` is raised, with the name `path`, where it is no regular file,
+    target is replaced. An `OSError` names `path`, and is raised where that is no regular file,
     too."""
     try:
         target = target_of(path)

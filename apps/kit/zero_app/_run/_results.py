@@ -127,8 +127,8 @@ class Results:
     def scores(
         self, environment: str, metric: str, *, last: bool = False
     ) -> dict[str, Float[np.ndarray, "runs tasks"]]:
-        """The absolute metric of every algorithm, as means over episodes, in rliable's layout, or
-        with `last` that of the last evaluation.
+        """The absolute metric of every algorithm, as means over episodes, in rliable's layout. With
+        `last` it is the mean of the last evaluation instead.
 
         Columns are `tasks(environment)`. Rows are runs, which are independent across tasks.
 

@@ -105,9 +105,9 @@ class View:
 
     @contextlib.contextmanager
     def waiting(self, what: str, expected: float | None) -> Iterator[None]:
-        """Shows a moving bar in place of that of the steps, for something that takes long, as many
-        seconds as `expected` if that is known; without a terminal a line, unless it is known that
-        it takes less than `every` seconds."""
+        """Shows a moving bar in place of that of the steps, for something that takes long; without
+        a terminal a line, unless it is known that it takes less than `every` seconds. `expected` is
+        how many seconds it took last time, if that is known."""
         last_time = "" if expected is None else f" (took {expected:.0f} s last time)"
         if self._live is None and (expected is None or expected > self._every):
             self.note(f"{what}{last_time}")
