@@ -49,16 +49,12 @@ _MOST_DEVICES = 1024
 
 
 def start_jax(launch: Launch | None = None) -> None:
-    """Connects the processes of a run, makes virtual devices on a CPU, and keeps compiled programs
-    on disk.
+    """Connects the processes of a run, if a `launch` says that there are any, makes virtual devices
+    on a CPU, and keeps compiled programs on disk.
 
-    Call it before any array is made. The user's environment variables take precedence.
-
-    **Arguments:**
-
-    - `launch`: by default one device, and no other process is looked for.
-
-    **Raises:** [`zero_app.UsageError`][] where process 0 does not answer.
+    Call it before any array is made. By default there is one device, and no other process is looked
+    for. The user's environment variables take precedence. Where process 0 does not answer it raises
+    a [`zero_app.UsageError`][].
     """
     asked = launch or Launch()
     flags = os.environ.get("XLA_FLAGS", "")
@@ -153,25 +149,16 @@ GAME_COMMANDS = CommandsByName(
 
 
 def main(app: App[Any], words: Sequence[str] | None = None) -> None:
-    """Runs one command of an app; see [`zero_app.errors_of`][].
-
-    **Arguments:**
-
-    - `words`: by default those of the command line.
-    """
+    """Runs one command of an app, by default that of the command line; see
+    [`zero_app.errors_of`][]."""
     with errors_of(app.name):
         run(app, sys.argv[1:] if words is None else words)
 
 
 @contextlib.contextmanager
 def errors_of(prog: str) -> Iterator[None]:
-    """Bad input, too little memory and numbers that overflow end the process with one line and exit
-    code 2, an interruption ends it with 130.
-
-    **Arguments:**
-
-    - `prog`: the app's command.
-    """
+    """Bad input, too little memory and numbers that overflow end the process with one line, which
+    begins with `prog`, and exit code 2; an interruption ends it with 130."""
     open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -213,15 +200,8 @@ def errors_of(prog: str) -> Iterator[None]:
 
 
 def run(app: App[Any], words: Sequence[str], prog: str | None = None) -> None:
-    """Runs one command of an app.
-
-    **Arguments:**
-
-    - `prog`: the command as the user writes it before its flags; by default the app's name and the
-        command's.
-
-    **Raises:** [`zero_app.UsageError`][] for bad input.
-    """
+    """Runs one command of an app. `prog` is the command as the user writes it before its flags; by
+    default the app's name and the command's. Bad input raises a [`zero_app.UsageError`][]."""
     app = dataclasses.replace(app, called_by=(prog or app.command).split()[0])
     # The app's own come first, and one of them may stand for one of every app.
     commands = list(dict.fromkeys((*app.commands, *COMMANDS)))
@@ -294,29 +274,30 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
         app = sharing(app)
     with watched(config, options):
         if first.shards is None:
-            runs = [(following(config, options), options) for config, options in runs]
+            runs = [(following(one, own), own) for one, own in runs]
         # A run that cannot be trained is refused before one is built, which may take long.
-        for config, options in runs if zero_train.is_writer() else ():
-            if options.resume and os.path.lexists(options.out / CONFIG):
-                stored_config(app.config, options.out, app.command)
-            RunFolder.check(**folder_of(config, options))
-        trained = False
-        for config, options in runs:
+        for one, own in runs if zero_train.is_writer() else ():
+            if own.resume and os.path.lexists(own.out / CONFIG):
+                stored_config(app.config, own.out, app.command)
+            RunFolder.check(**folder_of(one, own))
+        trained, out = False, options.out
+        for one, own in runs:
+            out = own.out
             if len(runs) > 1:
-                print(f"seed {config.seed}, in {options.out}:", flush=True)
-            played = train(app, config, options, preset, began=began) is not None
+                print(f"seed {one.seed}, in {out}:", flush=True)
+            played = train(app, one, own, preset, began=began) is not None
             trained = trained or played
-            if not finished_steps(options.out):
+            if not finished_steps(out):
                 break
     if trained and zero_train.is_writer():
         if arguments.seeds:
-            out = arguments.options.out
-            print(f"The runs of the seeds are in {out}: {app.command} compare {out}")
+            every = options.out
+            print(f"The runs of the seeds are in {every}: {app.command} compare {every}")
         names = dict.fromkeys(("eval", *app.commands))
         then = "|".join(x for x in names if _operands(app, _class_of(app, x)) in _OF_A_RUN)
-        print(f"The run is in {options.out}; with its player: {app.command} {then} {options.out}")
+        print(f"The run is in {out}; with its player: {app.command} {then} {out}")
         if app.episode is not None:
-            print(f"`{app.command} report {options.out}` adds games of its players to its report")
+            print(f"`{app.command} report {out}` adds games of its players to its report")
 
 
 def _is_distributed() -> bool:

@@ -44,13 +44,8 @@ _TIES = 1e-7
 class Judge(eqx.Module):
     """The policy and the value of a network; without one, a uniform policy and the value 1.
 
-    Whether the value is 1 instead of the network's is an array, so that both are one compiled
-    program.
-
-    **Attributes:**
-
-    - `network`: an evaluator, or `None`.
-    - `certain`: whether the value is 1 for every state.
+    Whether it is `certain`, with the value 1 instead of the network's for every state, is an array,
+    so that both are one compiled program.
     """
 
     network: Evaluator | None = None
@@ -72,20 +67,10 @@ def build_agent(
     layouts: int | None = None,
     evaluate: Evaluator | None = None,
 ) -> AbstractActor:
-    """The agent of a name.
-
-    **Arguments:**
-
-    - `name`: one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts.
-    - `env`: the environment.
-    - `config`: the configuration of belief trees; by default that of `Config()`.
-    - `layouts`: the number of layouts that `hindsight` draws for a move.
-    - `evaluate`: a trained network. `belief-constant` uses its policy, and the value 1 for every
-        state.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown name, and for an agent that needs a
-    network if there is none.
-    """
+    """The agent of a name, one of `AGENTS`; `hindsight-32` is hindsight with 32 layouts for a move.
+    `layouts` is that number for `hindsight`, `config` the configuration of belief trees, by default
+    `Config()`, and `evaluate` a trained network. `belief-constant` uses its policy, and the value 1
+    for every state."""
     kind, number = _parsed(name)
     if kind in ("network", "belief") and evaluate is None:
         raise UsageError(f"{name} needs a trained network; give the folder of a run.")

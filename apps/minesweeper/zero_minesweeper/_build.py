@@ -3,7 +3,7 @@
 import dataclasses
 import functools as ft
 
-from zero_app import as_usage_error
+from zero_app import as_usage_error, loop_of
 from zero_envs import Minesweeper
 from zero_memory import TrajectoryBuffer
 from zero_nets import BoardSymmetries
@@ -17,10 +17,7 @@ from ._planner import SolverSearch
 
 
 def build_env(config: Config) -> Minesweeper:
-    """The environment of evaluations.
-
-    **Raises:** [`zero_app.UsageError`][] for an impossible board.
-    """
+    """The environment of evaluations."""
     with as_usage_error():
         return Minesweeper(config.rows, config.columns, config.mines, max_states=config.max_states)
 
@@ -44,21 +41,13 @@ def build_loop(config: Config) -> Loop:
         auxiliary=mine_loss,
         auxiliary_weight=config.mine_weight,
     )
-    return Loop(
-        env=dataclasses.replace(env, pays="win"),
-        agent=agent,
-        buffer=TrajectoryBuffer(
-            capacity=config.capacity,
-            num_envs=config.envs,
-            batch_size=config.batch,
-            length=config.length,
-            num_shards=config.shards,
-        ),
-        augment=(
-            BoardSymmetries(env.rows, env.columns, env.num_actions) if config.symmetries else None
-        ),
-        unroll_length=config.unroll,
-        num_updates=config.updates,
+    size = env.rows, env.columns, env.num_actions
+    return loop_of(
+        config,
+        dataclasses.replace(env, pays="win"),
+        agent,
+        ft.partial(TrajectoryBuffer, length=config.length),
+        BoardSymmetries(*size) if config.symmetries else None,
     )
 
 

@@ -25,14 +25,8 @@ _SAFE, _GUESS, _NEEDLESS = "bold #5fd787", "bold #ffaf00", "bold #ff5f5f"
 
 @dataclasses.dataclass(frozen=True)
 class Risk:
-    """A move that could have opened a mine.
-
-    **Attributes:**
-
-    - `cell`: the opened cell.
-    - `probability`: the exact probability of a mine given the visible board, NaN if unknown.
-    - `needless`: whether some other cell was safe.
-    """
+    """A move that could have opened a mine: its cell, the exact probability of a mine given the
+    visible board, NaN if unknown, and whether it was needless, because some other cell was safe."""
 
     cell: int
     probability: float
@@ -41,14 +35,8 @@ class Risk:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Advice:
-    """The move of an agent.
-
-    **Attributes:**
-
-    - `cell`: the cell that it would open.
-    - `plan`: the plan of a belief tree, as NumPy arrays without a batch axis; `None` without a
-        search.
-    """
+    """The move of an agent: the cell that it would open, and after a search the plan of the belief
+    tree, as NumPy arrays without a batch axis."""
 
     cell: int
     plan: Plan | None = None
@@ -60,13 +48,6 @@ class Game:
     It is equal to the board of the same number that
     [`measure`][zero_minesweeper._measure.measure] plays with the same key, and agents get the same
     keys.
-
-    **Attributes:**
-
-    - `env`: the environment.
-    - `risks`: the risks so far.
-    - `moves`: the number of moves so far.
-    - `last`: the last opened cell.
     """
 
     def __init__(self, env: Minesweeper, number: int, *, key: PRNGKeyArray):

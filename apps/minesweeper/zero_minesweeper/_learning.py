@@ -11,13 +11,8 @@ from zero_train import Experience
 
 
 class Record(eqx.Module):
-    """The part of a plan that is kept for learning.
-
-    **Attributes:**
-
-    - `weights`: the policy target.
-    - `probability`: the probability of a mine in each cell, NaN if unknown.
-    """
+    """The part of a plan that is kept for learning: the policy target, and the probability of a
+    mine in each cell, NaN if unknown."""
 
     weights: Float[Array, "*axes cells"]
     probability: Float[Array, "*axes rows columns"]

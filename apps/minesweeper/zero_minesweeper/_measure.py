@@ -85,18 +85,12 @@ def measure(
     """Plays `boards` boards.
 
     Board `i` and all randomness on it depend only on `key` and `i`, so agents with the same key can
-    be compared board by board.
-
-    **Arguments:**
-
-    - `timed`: whether to measure the speed. Otherwise the compiled program of an earlier call with
-        the same actor is used again.
-    - `at_once`: the maximum number of boards in a batch; by default 1000, or fewer if they need too
-        much memory.
-    - `progress`: called with the number of boards so far after every batch.
+    be compared board by board. By default 1000 are played `at_once`, or fewer if they need too much
+    memory, and `progress` is called with the number of boards so far after every batch.
 
     **Returns:** the games, as NumPy arrays, and the moves per second of many parallel boards
-    including the exact risks, without compilation; NaN if they were not `timed`.
+    including the exact risks, without compilation; NaN if they are not `timed`: then the compiled
+    program of an earlier call with the same actor is used again.
     """
     most = at_once or boards_at_once(env, actor)
     # All batches have the same size, so that one compiled program plays them.

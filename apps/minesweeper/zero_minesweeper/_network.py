@@ -24,11 +24,7 @@ class MineNet(eqx.Module):
     value: eqx.nn.Linear
 
     def __init__(self, channels: int, blocks: int, *, key: PRNGKeyArray):
-        """**Arguments:**
-
-        - `channels`, `blocks`: the width and the number of the residual blocks.
-        - `key`: for the initial weights.
-        """
+        """There are so many residual `blocks`, each as wide as `channels`."""
         keys = iter(jr.split(key, blocks + 4))
         self.stem = Conv(_PLANES, channels, key=next(keys))
         self.blocks = tuple(GlobalBlock(channels, key=next(keys)) for _ in range(blocks))

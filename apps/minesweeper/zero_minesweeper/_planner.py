@@ -37,13 +37,9 @@ class Judgement(eqx.Module):
 
 
 class Minefield(eqx.Module):
-    """The `extra` of a plan of [`SolverSearch`][zero_minesweeper._planner.SolverSearch].
-
-    **Attributes:**
-
-    - `probability`: the probability of a mine in each cell, NaN if the posterior is unknown.
-    - `searched`: whether no cell was safe, so that the plan is that of a search.
-    """
+    """The `extra` of a plan of [`SolverSearch`][zero_minesweeper._planner.SolverSearch]: the
+    probability of a mine in each cell, NaN if the posterior is unknown, and whether the plan is
+    that of a search, because no cell was safe."""
 
     probability: Float[Array, "*axes rows columns"]
     searched: Bool[Array, "*axes"]

@@ -79,10 +79,8 @@ def name(cell: int, columns: int) -> str:
 
 
 def parse(text: str, rows: int, columns: int) -> list[int]:
-    """The cells of a text such as `b3`, `b3 c4`, or `3 2` (row and column).
-
-    **Raises:** `ValueError` for other texts.
-    """
+    """The cells of a text such as `b3`, `b3 c4`, or `3 2` (row and column); another text raises a
+    `ValueError`."""
     words = text.lower().replace(",", " ").split()
     if len(words) == 2 and all(re.fullmatch("[0-9]{1,6}", word) for word in words):
         places = [(int(words[0]), int(words[1]))]

@@ -18,15 +18,8 @@ def least_likely(
     obs: Observation, *, num_mines: int, tie_break: bool, max_states: int = 512
 ) -> Judged:
     """The cells of the lowest risk by the exact posterior, or `by_rules` if the posterior
-    overflows.
-
-    **Arguments:**
-
-    - `num_mines`: the number of mines on the board.
-    - `tie_break`: whether to choose, of cells of equal risk, one with the fewest hidden neighbours,
-        which most likely gives information; otherwise a random one.
-    - `max_states`: see [`zero_envs.mine_posterior`][].
-    """
+    overflows. With `tie_break` these are only those of them with the fewest hidden neighbours,
+    which most likely give information."""
     board = obs.features["board"]
     hidden = (board < 0).reshape(-1)
     posterior = mine_posterior(board, num_mines, max_states=max_states)

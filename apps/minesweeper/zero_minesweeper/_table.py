@@ -15,15 +15,8 @@ from ._config import Config, Layouts, Side, Simulations
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A board, the configuration of agents, and a trained player or none.
-
-    **Attributes:**
-
-    - `env`: the environment.
-    - `config`: the configuration of agents.
-    - `trained`: the trained player, or `None`.
-    - `layouts`, `simulations`: the flags of these names, or `None` for the defaults.
-    """
+    """A board, the configuration of agents, and a trained player or none. `layouts` and
+    `simulations` are the flags of these names, if they were given."""
 
     env: Minesweeper
     config: Config = Config()
@@ -44,11 +37,7 @@ class Table:
         return f"{agent}{trained} on {self.board}"
 
     def agents(self, names: Sequence[str]) -> dict[str, AbstractActor]:
-        """The agents of these names.
-
-        **Raises:** see [`build_agent`][zero_minesweeper._agents.build_agent]; also
-        [`zero_app.UsageError`][] if a flag applies to none of them.
-        """
+        """The agents of these names."""
         evaluate = None if self.trained is None else network_of(self.trained.player)
         build = lambda name: build_agent(
             name, self.env, config=self.config, layouts=self.layouts, evaluate=evaluate
@@ -95,11 +84,7 @@ class TableArguments:
     def at(self, app: App[Config], command: AbstractPlayerCommand, agents: Sequence[str]) -> Table:
         """The table of the player of a command: flags that were not given are as in its
         configuration. Where no player is named and no agent needs a network, none is loaded, and
-        they are as in `Config()`.
-
-        **Raises:** see [`zero_app.load`][]; also [`zero_app.UsageError`][] for an
-        impossible board.
-        """
+        they are as in `Config()`."""
         needed = command.run != PRETRAINED or set(agents) & set(NETWORKED)
         trained = command.load(app) if needed else None
         usual = Config() if trained is None else trained.config

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from zero_app import as_usage_error
+from zero_app import as_usage_error, loop_of
 from zero_envs import Monsters
 from zero_memory import TrajectoryBuffer
 from zero_nets import BoardSymmetries, ValueSupport
@@ -49,40 +49,19 @@ def build_loop(config: Config) -> Loop:
         target_period=config.target_period,
         target_rate=config.target_rate,
     )
-    return Loop(
-        env=env,
-        agent=agent,
-        buffer=TrajectoryBuffer(
-            capacity=config.capacity,
-            num_envs=config.envs,
-            batch_size=config.batch,
-            length=config.length,
-            num_shards=config.shards,
-        ),
-        # The moves are stay, up, down, left and right.
-        augment=(
-            BoardSymmetries(env.size, env.size, 5, ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2)))
-            if config.symmetries
-            else None
-        ),
-        unroll_length=config.unroll,
-        num_updates=config.updates,
-    )
+    buffer = ft.partial(TrajectoryBuffer, length=config.length)
+    # The moves are stay, up, down, left and right.
+    moves = ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))
+    symmetries = BoardSymmetries(env.size, env.size, 5, moves) if config.symmetries else None
+    return loop_of(config, env, agent, buffer, symmetries)
 
 
 def build_actor(
     config: Config, player: AbstractActor, planner: str, simulations: int | None = None
 ) -> tuple[AbstractActor, int]:
-    """A trained player with another planner, and its simulations per move.
-
-    **Arguments:**
-
-    - `planner`: a name (see `PlannerName`), or `"network"` for the network without a search, which
-        has 0 simulations.
-    - `simulations`: by default those of the configuration.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown name, or too few simulations for it.
-    """
+    """A trained player with another planner (see `PlannerName`), and its simulations per move, by
+    default those of the configuration. `"network"` is the network without a search, with 0
+    simulations."""
     assert isinstance(player, PlanningActor)
     trained: Any = player.model
     if planner == "network":

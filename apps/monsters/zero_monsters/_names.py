@@ -20,12 +20,6 @@ class PlannerName:
     `"hindsight-K"` is the mean of K such trees; `"hindsight"` has 3. `"chance"` is a tree with
     chance nodes. Leaves are worth zero or, with `"+playout"` at the end of the name, the return of
     at most 20 random steps.
-
-    **Attributes:**
-
-    - `kind`: `"frozen"`, `"hindsight"` or `"chance"`.
-    - `trees`: the number of trees.
-    - `playout`: whether leaves are evaluated by playouts.
     """
 
     kind: str
@@ -34,10 +28,7 @@ class PlannerName:
 
     @classmethod
     def parse(cls, text: str) -> "PlannerName":
-        """Parses a name.
-
-        **Raises:** `PlannerError` for an unknown one.
-        """
+        """Parses a name; an unknown one raises a `PlannerError`."""
         found = re.fullmatch(r"(?:(frozen|chance)|hindsight(?:-([1-9]\d*))?)(\+playout)?", text)
         if found is None:
             raise PlannerError(

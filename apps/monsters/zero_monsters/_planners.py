@@ -34,10 +34,8 @@ _READOUT = SoftmaxQ(0.0)
 
 
 def planning_actor(env: Monsters, planner: str, simulations: int) -> PlanningActor:
-    """An actor that plans over the true rules with a uniform policy, and plays the highest Q-value.
-
-    **Arguments and errors:** see `build_planner`.
-    """
+    """An actor that plans over the true rules with a uniform policy, and plays the highest
+    Q-value; see `build_planner`."""
     return PlanningActor(build_planner(planner, simulations), build_model(env, planner))
 
 
@@ -50,15 +48,10 @@ def build_planner(
     readout: AbstractReadout = _READOUT,
     outcomes: str = "proportional",
 ) -> Hindsight:
-    """The planner of a name; those of one tree are a `Hindsight` of one tree.
-
-    **Arguments:**
-
-    - `planner`: a name; see `PlannerName`.
-    - `simulations`: the number of simulations in all trees together.
-    - `selection`, `noise`, `readout`: see [`zero_search.TreeSearch`][].
-    - `outcomes`: of the planner `"chance"`; see [`zero_search.TreeSearch`][]. The other planners
-        draw outcomes without computing their probabilities, which is much faster.
+    """The planner of a name (see `PlannerName`), with so many simulations in all trees together;
+    those of one tree are a `Hindsight` of one tree. The other arguments are those of
+    [`zero_search.TreeSearch`][]; `outcomes` is for `"chance"`, since the other planners draw
+    outcomes without computing their probabilities, which is much faster.
 
     **Raises:** `PlannerError` for an unknown name, or fewer than 5 simulations in a tree.
     """

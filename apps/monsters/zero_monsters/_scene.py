@@ -65,13 +65,8 @@ class Scene:
 
 def draw(scene: Scene, *, width: int, height: int, plain: bool) -> RenderableType:
     """The board and the plan: beside the board if the terminal is wide enough, otherwise below it.
-
-    **Arguments:**
-
-    - `width`, `height`: the size of the terminal. If it has too few lines, the board is drawn with
-        letters.
-    - `plain`: whether to draw without colours. The end of an episode then has no plan.
-    """
+    If it has too few lines, the board is drawn with letters. A `plain` drawing has no colours, and
+    that of the end of an episode no plan."""
     letters = scene.env.text(scene.state)
     if plain:
         return Group(letters, *([] if scene.end else [_decision(scene, plain)]), "")

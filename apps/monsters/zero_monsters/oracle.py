@@ -33,13 +33,9 @@ class MonstersOracle:
     limit.
 
     It is for tests and for measuring regret. The rules are implemented independently of the
-    environment's `step`. Because of the eight symmetries of the board, the 1 122 304 states of
+    environment's `step`. The environment has at most about four million states: up to 6 x 6, or
+    larger with fewer pieces. Because of the eight symmetries of the board, the 1 122 304 states of
     6 x 6 take about three seconds on a CPU.
-
-    **Arguments:**
-
-    - `env`: an environment with at most about four million states: up to 6 x 6, or larger with
-        fewer pieces.
     """
 
     def __init__(self, env: Monsters):
@@ -72,15 +68,9 @@ class MonstersOracle:
     def qvalues(
         self, state: MonstersState, *, gamma: float = 0.99
     ) -> Float[np.ndarray, "batch actions"]:
-        """The value of each action with optimal play afterwards; the first call takes seconds.
-
-        **Arguments:**
-
-        - `state`: a batch of states.
-        - `gamma`: the discount factor, below 1.
-
-        **Returns:** the expected discounted sums of rewards, with an error below 1e-9; -inf for
-        illegal actions, and 0 for all actions of a final state.
+        """The value of each action in a batch of states with optimal play afterwards: the expected
+        sum of rewards discounted by `gamma`, which is below 1, with an error below 1e-9; -inf for
+        illegal actions, and 0 for all actions of a final state. The first call takes seconds.
 
         **Raises:** `ValueError` for states that are not part of the environment's game.
         """
@@ -125,15 +115,10 @@ class MonstersOracle:
     def rollout(
         self, num_steps: int = 32, policy: str = "optimal", *, gamma: float = 0.99
     ) -> float:
-        """The expected sum of rewards in `num_steps` steps, with a new episode after every end.
-
-        **Arguments:**
-
-        - `num_steps`: the number of steps, below the environment's time limit.
-        - `policy`: `"optimal"`, which depends on the number of remaining steps; `"greedy"`, which
-            plays the best action by `qvalues(gamma=gamma)`; or `"random"`.
-        - `gamma`: the discount factor of the greedy policy.
-        """
+        """The expected sum of rewards in `num_steps` steps, below the environment's time limit,
+        with a new episode after every end. The policy is `"optimal"`, which depends on the number
+        of remaining steps; `"greedy"`, which plays the best action by `qvalues(gamma=gamma)`; or
+        `"random"`."""
         self._check(num_steps, policy)
         values, start = np.zeros_like(self._start), 0.0
         for _ in range(num_steps):

@@ -8,7 +8,7 @@ import jax.random as jr
 import optax
 from jaxtyping import PyTree
 
-from zero_app import UsageError
+from zero_app import loop_of, UsageError
 from zero_envs import AbstractContinuousEnvironment, Hosted
 from zero_memory import Latest, TrajectoryBuffer
 from zero_nets import RunningStatistics
@@ -22,11 +22,7 @@ from ._worlds import build_world, World
 
 
 def build_env(config: Config) -> World:
-    """The environment of training and evaluation.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown name, or for an environment that hides a
-    part of its state from an agent that plans in it, or that cannot be planned in.
-    """
+    """The environment of training and evaluation."""
     env = build_world(config.env, config.backend)
     if isinstance(env, Hosted) and config.agent == "spo":
         raise UsageError(
@@ -86,19 +82,8 @@ def build_agent(config: Config, env: World) -> AbstractAgent:
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration."""
     env = build_env(config)
-    return Loop(
-        env=env,
-        agent=build_agent(config, env),
-        buffer=(Latest if config.on_policy else TrajectoryBuffer)(
-            capacity=config.capacity,
-            num_envs=config.envs,
-            batch_size=config.batch,
-            length=config.length,
-            num_shards=config.shards,
-        ),
-        unroll_length=config.unroll,
-        num_updates=config.updates,
-    )
+    buffer: Any = Latest if config.on_policy else TrajectoryBuffer
+    return loop_of(config, env, build_agent(config, env), ft.partial(buffer, length=config.length))
 
 
 def _parts(learned: PyTree) -> PyTree[str]:

@@ -48,12 +48,7 @@ class Canvas:
         self._ink(on & (turned <= abs(sweep)), colour)
 
     def text(self, *, plain: bool) -> Text:
-        """The drawing as text.
-
-        **Arguments:**
-
-        - `plain`: whether to use ASCII without colours.
-        """
+        """The drawing as text, `plain` in ASCII without colours."""
         lines, columns = self._colours.shape
         cells = self._dots.reshape(lines, 4, columns, 2).transpose(0, 2, 1, 3)
         if plain:

@@ -53,14 +53,8 @@ _SOKOBAN |= dict.fromkeys("@+", "bold #5fafff")
 def picture(
     env: AbstractEnvironment, state: Any, action: np.ndarray, *, plain: bool
 ) -> Text | None:
-    """A drawing of one state, or `None` if there is none for the environment.
-
-    **Arguments:**
-
-    - `state`: the state, with NumPy arrays.
-    - `action`: the next action. If it is a force, it is drawn as an arrow.
-    - `plain`: whether to use ASCII without colours.
-    """
+    """A drawing of one state of NumPy arrays, or `None` if there is none for the environment. The
+    next action is drawn as an arrow if it is a force. `plain` is ASCII without colours."""
     if isinstance(env, Pendulum):
         return _pendulum(state, float(action[0]), plain)
     if isinstance(env, CartPole):
@@ -113,14 +107,8 @@ def _cart_pole(state: CartPoleState, action: int, plain: bool) -> Text:
 
 
 def board(name: str, observation: Any, *, plain: bool) -> Text | None:
-    """A drawing of an observation, or `None` for other environments than the four drawn here.
-
-    **Arguments:**
-
-    - `name`: the name of the environment's class.
-    - `observation`: Jumanji's observation, with NumPy arrays.
-    - `plain`: whether to draw without colours.
-    """
+    """A drawing of Jumanji's observation, of NumPy arrays, by the name of the environment's class;
+    `None` for others than the four drawn here. `plain` has no colours."""
     if name == "Game2048":
         styles, numbers = _TILES, np.where(observation.board > 0, 2**observation.board, 0)
         cells = [[f"{number or '.':>6}" for number in row] for row in numbers.tolist()]

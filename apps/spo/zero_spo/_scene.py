@@ -24,14 +24,8 @@ _ROWS = 6
 
 
 def draw(moment: Moment, temperature: float, *, width: int, plain: bool) -> RenderableType:
-    """The drawing of the state, if it fits, and the plan beside it or below.
-
-    **Arguments:**
-
-    - `temperature`: that of the plan.
-    - `width`: the width of the terminal.
-    - `plain`: whether to use ASCII without colours.
-    """
+    """The drawing of the state, if it fits, and the plan, which has this temperature, beside it or
+    below. `plain` is ASCII without colours."""
     shown = picture(moment.env, moment.state, moment.action, plain=plain)
     columns = 0 if shown is None else max(map(len, shown.plain.splitlines()))
     said = [

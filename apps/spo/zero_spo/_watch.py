@@ -148,10 +148,8 @@ def _screen(
 
 
 def _write_page(folder: pathlib.Path, env: BraxEnvironment, played: list[Moment]) -> pathlib.Path:
-    """Writes a page with brax's viewer of an episode, under the first free name.
-
-    **Returns:** the path of the page, which loads brax's viewer from the internet.
-    """
+    """Writes a page of an episode, which loads brax's viewer from the internet, under the first
+    free name. Returns its path."""
     page = env.render([moment.state for moment in played])
     for number in itertools.count():
         path = folder / f"episode-{number}.html"

@@ -16,10 +16,7 @@ _LONGEST = 10_000
 
 
 def build_world(name: str, backend: str) -> World:
-    """The environment of a name of [`zero_envs.make`][].
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown name, with similar ones.
-    """
+    """The environment of a name of [`zero_envs.make`][]."""
     chosen = name.startswith("brax/") and backend != "auto"
     options = {"backend": backend} if chosen else {}
     env = environment(name, **options)

@@ -4,18 +4,18 @@ and the shapes of its states."""
 import dataclasses
 import functools as ft
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._environment import (
     absorbing_transition,
     AbstractContinuousEnvironment,
     AbstractDiscreteEnvironment,
+    AbstractEnvironment,
     check_vector,
     checked_action,
     Observation,
@@ -84,7 +84,27 @@ class AdaptedState(eqx.Module):
     over: Bool[Array, ""]
 
 
-class AdaptedEnvironment(AbstractDiscreteEnvironment[AdaptedState]):
+class AbstractAdaptedEnvironment(AbstractEnvironment[AdaptedState, Any]):
+    """What environments of gymnax and Stoa with different actions have in common."""
+
+    library: eqx.AbstractVar[Library]
+    num_players: ClassVar[int] = 1
+
+    def init(self, *, key: PRNGKeyArray) -> AdaptedState:
+        with default_numerics(self.library.name):
+            position, observation = self.library.reset(raw_key(key))
+        return AdaptedState(
+            position=strongly_typed(without_keys(position)),
+            observation=strongly_typed(observation),
+            over=jnp.zeros((), jnp.bool_),
+        )
+
+    def raw(self, state: AdaptedState) -> Any:
+        """The library's own state, with an arbitrary key."""
+        return with_keys(self.library.shapes, state.position, jax.random.key(0))
+
+
+class AdaptedEnvironment(AbstractAdaptedEnvironment, AbstractDiscreteEnvironment[AdaptedState]):
     """A discrete environment of gymnax or Stoa, as [`zero_envs.gymnax_environment`][] and
     [`zero_envs.stoa_environment`][] make it.
 
@@ -99,10 +119,6 @@ class AdaptedEnvironment(AbstractDiscreteEnvironment[AdaptedState]):
     num_actions: int
     hidden: bool
     max_steps: int | None
-    num_players: int = 1
-
-    def init(self, *, key: PRNGKeyArray) -> AdaptedState:
-        return _init(self.library, key)
 
     def step(
         self, state: AdaptedState, action: Int[Array, ""], *, key: PRNGKeyArray
@@ -117,12 +133,10 @@ class AdaptedEnvironment(AbstractDiscreteEnvironment[AdaptedState]):
             legal = mask.astype(jnp.bool_) | ~jnp.any(mask)
         return Observation(features=features, legal=legal)
 
-    def raw(self, state: AdaptedState) -> Any:
-        """The library's own state, with an arbitrary key."""
-        return with_keys(self.library.shapes, state.position, jax.random.key(0))
 
-
-class ContinuousAdaptedEnvironment(AbstractContinuousEnvironment[AdaptedState]):
+class ContinuousAdaptedEnvironment(
+    AbstractAdaptedEnvironment, AbstractContinuousEnvironment[AdaptedState]
+):
     """A continuous environment of gymnax or Stoa: see [`zero_envs.AdaptedEnvironment`][].
 
     Actions in [-1, 1] are scaled to the bounds of each dimension, and others are clipped.
@@ -135,10 +149,6 @@ class ContinuousAdaptedEnvironment(AbstractContinuousEnvironment[AdaptedState]):
     _shape: tuple[int, ...] = eqx.field(static=True)
     _low: tuple[float, ...] = eqx.field(static=True)
     _high: tuple[float, ...] = eqx.field(static=True)
-    num_players: int = 1
-
-    def init(self, *, key: PRNGKeyArray) -> AdaptedState:
-        return _init(self.library, key)
 
     def step(
         self, state: AdaptedState, action: Float[Array, " action_size"], *, key: PRNGKeyArray
@@ -150,10 +160,6 @@ class ContinuousAdaptedEnvironment(AbstractContinuousEnvironment[AdaptedState]):
     def observe(self, state: AdaptedState) -> Observation:
         return Observation(features=state.observation, legal=None)
 
-    def raw(self, state: AdaptedState) -> Any:
-        """The library's own state, with an arbitrary key."""
-        return with_keys(self.library.shapes, state.position, jax.random.key(0))
-
 
 def discrete(library: Library, num_actions: Any) -> AdaptedEnvironment:
     """The environment of a library whose actions are numbered."""
@@ -164,27 +170,15 @@ def continuous(
     library: Library, shape: tuple[int, ...], bounds: Bounds
 ) -> ContinuousAdaptedEnvironment:
     """The environment of a library whose actions are arrays of that shape within bounds."""
-    size = int(np.prod(shape))
-    wide = [np.ravel(np.broadcast_to(x, shape)) for x in bounds]
-    low, high = checked_bounds(library.call, library.name, size, (wide[0], wide[1]))
+    low, high = checked_bounds(library.call, library.name, shape, bounds)
     return ContinuousAdaptedEnvironment(
-        action_size=size, _shape=tuple(shape), _low=low, _high=high, **_known(library)
+        action_size=len(low), _shape=tuple(shape), _low=low, _high=high, **_known(library)
     )
 
 
 def _known(library: Library) -> dict[str, Any]:
     """The fields that do not depend on what the actions are."""
     return dict(library=library, hidden=library.hidden, max_steps=library.max_steps)
-
-
-def _init(library: Library, key: PRNGKeyArray) -> AdaptedState:
-    with default_numerics(library.name):
-        position, observation = library.reset(raw_key(key))
-    return AdaptedState(
-        position=strongly_typed(without_keys(position)),
-        observation=strongly_typed(observation),
-        over=jnp.zeros((), jnp.bool_),
-    )
 
 
 def _step(

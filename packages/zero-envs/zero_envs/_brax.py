@@ -6,7 +6,7 @@ import inspect
 import sys
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -41,6 +41,7 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
     hidden: bool
     _low: tuple[float, ...] = eqx.field(static=True)
     _high: tuple[float, ...] = eqx.field(static=True)
+    _physics: ClassVar[str] = "pipeline_state"
 
     def __init__(
         self,
@@ -50,15 +51,15 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
         max_steps: int = 1000,
         bounds: Bounds | None = None,
     ):
-        """**Arguments:**
+        """`env` is a name of brax's registry, for instance `"ant"`, or an unwrapped
+        `brax.envs.Env`.
 
-        - `env`: a name of brax's registry, for instance `"ant"`, or an unwrapped `brax.envs.Env`.
-        - `backend`: with a name, `"generalized"`, `"mjx"`, `"positional"` or `"spring"`. By
-            default `"spring"`, and `"generalized"` for `"swimmer"`, which has no other.
+        - `backend`: with a name, `"generalized"`, `"mjx"`, `"positional"` or `"spring"`. By default
+            `"spring"`, and `"generalized"` for `"swimmer"`, which has no other.
         - `max_steps`: the number of steps after which an episode is truncated.
-        - `bounds`: the lowest and the highest action of `env.step`, each a number or one number for
-            each dimension. By default, [-1, 1] for brax's own environments and the actuators' range
-            for others.
+        - `bounds`: the lowest and the highest action of `env.step`, each a number or one for each
+            dimension. By default, [-1, 1] for brax's own environments and the actuators' range for
+            others.
         """
         check_count("BraxEnvironment", max_steps=max_steps)
         self.env = _make(env, backend) if isinstance(env, str) else env
@@ -71,12 +72,8 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
         self.hidden = False
         bounds = _bounds(self.env) if bounds is None else bounds
         self._low, self._high = checked_bounds(
-            "BraxEnvironment", type(self.env).__name__, self.action_size, bounds
+            "BraxEnvironment", type(self.env).__name__, (self.action_size,), bounds
         )
-
-    @property
-    def _physics(self) -> str:
-        return "pipeline_state"
 
     def render(self, states: Sequence[PhysicsState], *, height: int = 480) -> str:
         """An HTML page with brax's viewer of an episode, one frame for each state.

@@ -97,18 +97,19 @@ Bounds = tuple[ArrayLike | Sequence[float], ArrayLike | Sequence[float]]
 
 
 def checked_bounds(
-    call: str, name: str, size: int, bounds: Bounds
+    call: str, name: str, shape: tuple[int, ...], bounds: Bounds
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The lowest and the highest action, `size` numbers each, once they are known to be finite.
+    """The lowest and the highest action of that shape, flat, once they are known to be finite.
     `call` and the `name` of what it was given are for the message."""
     try:
         low, high = bounds
-        low, high = (np.broadcast_to(np.asarray(x, np.float64), (size,)) for x in (low, high))
+        wide = [np.broadcast_to(np.asarray(x, np.float64), shape) for x in (low, high)]
     except (TypeError, ValueError):
         raise ValueError(
             f"{call}(bounds={bounds!r}): give the lowest and the highest action, each a number or "
-            f"{size} numbers."
+            f"{' x '.join(map(str, shape)) or 1} numbers."
         ) from None
+    low, high = map(np.ravel, wide)
     if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
         raise ValueError(
             f"{call}(<{name}>): its actions have no bounds (low {low.tolist()}, high "

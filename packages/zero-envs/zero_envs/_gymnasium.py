@@ -4,7 +4,7 @@ Learning Environment and EnvPool, stepped on the host."""
 import dataclasses
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -116,6 +116,8 @@ class AbstractGymnasiumEnvironment(AbstractEnvironment[PyTree[Array], Any]):
     observation as the simulator shows it."""
 
     simulator: eqx.AbstractVar[Simulator]
+    hidden: ClassVar[bool] = False
+    num_players: ClassVar[int] = 1
 
     @property
     def name(self) -> str:
@@ -148,8 +150,6 @@ class GymnasiumEnvironment(AbstractGymnasiumEnvironment, AbstractDiscreteEnviron
     simulator: Simulator = eqx.field(static=True)
     num_actions: int
     max_steps: int | None
-    hidden: bool = False
-    num_players: int = 1
 
 
 class FactoredGymnasiumEnvironment(AbstractGymnasiumEnvironment, AbstractFactoredEnvironment[Any]):
@@ -158,8 +158,6 @@ class FactoredGymnasiumEnvironment(AbstractGymnasiumEnvironment, AbstractFactore
     simulator: Simulator = eqx.field(static=True)
     num_values: tuple[int, ...]
     max_steps: int | None
-    hidden: bool = False
-    num_players: int = 1
 
 
 class ContinuousGymnasiumEnvironment(
@@ -171,8 +169,6 @@ class ContinuousGymnasiumEnvironment(
     simulator: Simulator = eqx.field(static=True)
     action_size: int
     max_steps: int | None
-    hidden: bool = False
-    num_players: int = 1
 
 
 _Adapted = GymnasiumEnvironment | FactoredGymnasiumEnvironment | ContinuousGymnasiumEnvironment
@@ -273,9 +269,7 @@ def _own(library: str, name: str, options: dict[str, Any], bounds: Bounds | None
     kind, numbers = found
     limits = None
     if kind is ContinuousGymnasiumEnvironment:
-        low, high = bounds or (taken.low, taken.high)
-        flat = lambda x: np.ravel(np.broadcast_to(x, taken.shape))
-        limits = checked_bounds(call, name, numbers["action_size"], (flat(low), flat(high)))
+        limits = checked_bounds(call, name, taken.shape, bounds or (taken.low, taken.high))
     simulator = dataclasses.replace(simulator, seen=seen, taken=taken, bounds=limits)
     return kind(simulator=simulator, max_steps=None if limit == -1 else limit, **numbers)
 

@@ -47,16 +47,13 @@ class AbstractWorlds(abc.ABC):
 
 @runtime_checkable
 class Hosted(Protocol):
-    """An environment that is stepped on the host, between what is compiled.
+    """An environment that is stepped on the host, between what is compiled. Messages call it by its
+    `name`.
 
     A state of it is what its simulator shows, and not the simulator, which cannot be copied. So
     `init` gives a state of zeros, of which only the shapes mean anything, and `step` raises a
     `ValueError`: nothing can plan in such an environment. [`zero_train.collect`][] refuses it, and
     [`zero_train.step`][] and [`zero_train.evaluate`][] step its simulators.
-
-    **Attributes:**
-
-    - `name`: what it is called, in messages.
     """
 
     @property

@@ -126,11 +126,8 @@ def names_of(library: str) -> dict[str, EnvironmentFacts]:
 
 def check_name(name: str) -> None:
     """Checks that [`zero_envs.make`][] may know an environment of a name, or that it names code of
-    the user's own, which is not looked at. As [`zero_envs.known_environments`][], it imports
-    nothing.
-
-    **Raises:** `ValueError` with the nearest names.
-    """
+    the user's own, which is not looked at. For any other name it raises a `ValueError` with the
+    nearest ones. As [`zero_envs.known_environments`][], it imports nothing."""
     registered, known = _registered(), known_environments()
     library, slash, theirs = name.partition("/")
     others = [f"{one}/NAME" for one in _LIBRARIES]

@@ -73,12 +73,9 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
     _carried_key: Any = eqx.field(static=True)
 
     def __init__(self, game: Any, *, hidden: bool | None = None):
-        """**Arguments:**
-
-        - `game`: an id of `pgx.available_envs()`, for instance `"othello"`, or a `pgx.Env`.
-        - `hidden`: whether the state is only partly observable. It is required for games that are
-            not pgx's own.
-        """
+        """`game` is an id of `pgx.available_envs()`, for instance `"othello"`, or a `pgx.Env`.
+        `hidden` says whether the state is only partly observable, and is required for games that
+        are not pgx's own."""
         self.game = _make(game) if isinstance(game, str) else game
         check_foreign(
             "PgxEnvironment", self.game, "an id or a pgx.Env", "num_players", "id", "init"

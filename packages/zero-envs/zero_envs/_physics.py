@@ -1,6 +1,5 @@
 """What the adapters to brax and MuJoCo Playground have in common."""
 
-import abc
 import contextlib
 import functools as ft
 import importlib
@@ -67,11 +66,8 @@ class AbstractPhysicsEnvironment(AbstractContinuousEnvironment[PhysicsState]):
     max_steps: eqx.AbstractVar[int]
     _low: eqx.AbstractVar[tuple[float, ...]]
     _high: eqx.AbstractVar[tuple[float, ...]]
-
-    @property
-    @abc.abstractmethod
-    def _physics(self) -> str:
-        """What the library's state calls its `physics`."""
+    #: What the library's state calls its `physics`.
+    _physics: eqx.AbstractClassVar[str]
 
     def init(self, *, key: PRNGKeyArray) -> PhysicsState:
         with calling(type(self.env).__name__):

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools as ft
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 
@@ -48,6 +48,7 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
     hidden: bool
     _low: tuple[float, ...] = eqx.field(static=True)
     _high: tuple[float, ...] = eqx.field(static=True)
+    _physics: ClassVar[str] = "data"
 
     def __init__(
         self,
@@ -59,14 +60,13 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
         impl: str = "jax",
         **options: Any,
     ):
-        """**Arguments:**
+        """`env` is a name of Playground's registry, for instance `"CartpoleBalance"`, or an
+        unwrapped `mujoco_playground.MjxEnv`.
 
-        - `env`: a name of Playground's registry, for instance `"CartpoleBalance"`, or an unwrapped
-            `mujoco_playground.MjxEnv`.
         - `max_steps`: the number of steps after which an episode is truncated. Playground's is
             1000 as well.
-        - `bounds`: the lowest and the highest action of `env.step`, each a number or one number for
-            each dimension. It is [-1, 1] for all of Playground's own.
+        - `bounds`: the lowest and the highest action of `env.step`, each a number or one for each
+            dimension. It is [-1, 1] for all of Playground's own.
         - `hidden`: whether the state is only partly observable. It is required for environments
             that are not Playground's own.
         - `impl`: with a name, the simulator: `"jax"`, or `"warp"`, which needs a GPU.
@@ -83,11 +83,7 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
             )
         self.hidden = f".{PLAYGROUND_SUITE}." not in kind.__module__ if hidden is None else hidden
         self.max_steps, self.action_size = max_steps, int(self.env.action_size)
-        self._low, self._high = checked_bounds(_CALL, kind.__name__, self.action_size, bounds)
-
-    @property
-    def _physics(self) -> str:
-        return "data"
+        self._low, self._high = checked_bounds(_CALL, kind.__name__, (self.action_size,), bounds)
 
 
 @ft.cache

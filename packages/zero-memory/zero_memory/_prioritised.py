@@ -138,11 +138,9 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
     ) -> PrioritisedState:
         """Gives the windows of a batch new priorities.
 
-        **Arguments:**
-
-        - `indices`: `Batch.indices`, of a batch drawn since the last `add`.
-        - `priorities`: one for each window, at least 0, such as the size of its TD error. A
-            window of priority 0 is never drawn again.
+        `indices` are the `Batch.indices` of a batch drawn since the last `add`. `priorities` are
+        at least 0 and one for each window, such as the size of its TD error. A window of priority 0
+        is never drawn again.
 
         If a window occurs twice, the higher priority counts. The priorities of incomplete windows,
         and of windows in shards on other devices, do not change. An index that is out of range or

@@ -14,15 +14,10 @@ from ._windows import AbstractWindowBuffer, oldest, TrajectoryState
 class TrajectoryBuffer(AbstractWindowBuffer):
     """Keeps the latest rows of every environment, and samples windows of consecutive rows.
 
-    `add` takes at most `capacity` rows at a time.
-
-    The rings are flashbax's trajectory buffer, one for each shard. Windows are counted from the
-    oldest row on, so none joins the newest row to the oldest. A window may cross the end of an
-    episode: the row with `last` marks it.
-
-    **Attributes:**
-
-    - `period`: a window starts at every `period`-th row, counted from the oldest.
+    A window starts at every `period`-th row, counted from the oldest, so none joins the newest row
+    to the oldest. A window may cross the end of an episode: the row with `last` marks it. `add`
+    takes at most `capacity` rows at a time. The rings are flashbax's trajectory buffer, one for
+    each shard.
     """
 
     capacity: int = eqx.field(static=True)

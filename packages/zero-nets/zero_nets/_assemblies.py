@@ -71,13 +71,8 @@ class Concatenate(eqx.Module):
 
 
 class ConcatenateOneHot(eqx.Module):
-    """Concatenates an embedding and the one-hot encoding of a discrete action.
-
-    **Attributes:**
-
-    - `num_actions`: the number of actions, or a tuple with the number for each component of the
-        action, whose one-hot vectors are concatenated.
-    """
+    """Concatenates an embedding and the one-hot encoding of a discrete action. With a tuple as
+    `num_actions`, a number for each component of the action, there is one encoding for each."""
 
     num_actions: int | tuple[int, ...] = eqx.field(static=True)
 
@@ -131,11 +126,8 @@ class Chain(eqx.Module):
     layers: tuple[Callable[..., Any], ...]
 
     def __init__(self, *layers: Callable[..., Any]):
-        """**Arguments:**
-
-        - `layers`: callables with a keyword argument `key`, such as the layers of this package and
-            of `equinox.nn`. Wrap a plain function in `equinox.nn.Lambda`.
-        """
+        """`layers` are callables with a keyword argument `key`, such as those of this package and
+        of `equinox.nn`. Wrap a plain function in `equinox.nn.Lambda`."""
         if not layers:
             raise ValueError("`Chain()` has no layers; give it at least one.")
         check_function(**{f"layers[{i}]": layer for i, layer in enumerate(layers)})
@@ -166,11 +158,8 @@ class ActorCritic(eqx.Module):
         *,
         torso: Callable[..., Any] | None = None,
     ):
-        """**Arguments:**
-
-        - `policy`, `value`: each maps the embedding to its result.
-        - `torso`: maps the inputs to the embedding; with `None` the embedding is the one input.
-        """
+        """The torso maps the inputs to the embedding, and with `None` the embedding is the one
+        input. `policy` and `value` each map the embedding to their result."""
         self.torso = eqx.nn.Identity() if torso is None else torso
         check_function(torso=self.torso, policy=policy, value=value)
         self.policy = policy

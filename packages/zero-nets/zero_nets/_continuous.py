@@ -29,12 +29,8 @@ _Policy = TypeVar("_Policy", "Gaussian", "TanhGaussian")
 
 
 class Gaussian(AbstractDistribution):
-    """An unbounded Gaussian in every dimension.
-
-    **Attributes:**
-
-    - `loc`, `scale`: means and standard deviations.
-    """
+    """An unbounded Gaussian in every dimension, with means `loc` and standard deviations
+    `scale`."""
 
     loc: Float[Array, "*dims"] = eqx.field(converter=real)
     scale: Float[Array, "*dims"] = eqx.field(converter=real)

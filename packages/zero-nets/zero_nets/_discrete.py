@@ -22,10 +22,6 @@ class Categorical(AbstractDistribution):
     log-probability is -inf, and the sample, the mode and the entropy are 0. If a logit is NaN or
     +inf there is no distribution: every number is NaN, and the sample and the mode are -1, an
     action that does not exist.
-
-    **Attributes:**
-
-    - `logits`: unnormalised log-probabilities.
     """
 
     logits: Float[Array, " actions"] = eqx.field(converter=real)
@@ -90,14 +86,9 @@ class Categorical(AbstractDistribution):
 
 
 class MultiDiscrete(AbstractDistribution):
-    """Several independent categorical distributions, which may differ in size.
-
-    **Attributes:**
-
-    - `logits`: the logits of the first component, then those of the second, and so on; -inf marks
-        an illegal action.
-    - `num_actions`: the number of actions of each component.
-    """
+    """Several independent categorical distributions, which may differ in size. `num_actions` has
+    the number of actions of each. The logits are those of the first component, then those of the
+    second, and so on; -inf marks an illegal action."""
 
     logits: Float[Array, " logits"] = eqx.field(converter=real)
     num_actions: tuple[int, ...] = eqx.field(static=True)
@@ -147,12 +138,8 @@ class MultiDiscrete(AbstractDistribution):
 class EpsilonGreedy(AbstractDistribution):
     """With probability `epsilon` a uniform legal action, otherwise a greedy one.
 
-    Greedy actions of equal value share their probability equally.
-
-    **Attributes:**
-
-    - `qvalues`: the value of every action for the player who acts; -inf marks an illegal action.
-    - `epsilon`: the probability of exploring, in [0, 1].
+    Greedy actions of equal value share their probability equally. The `qvalues` are the
+    values of all actions for the player who acts; -inf marks an illegal action.
     """
 
     qvalues: Float[Array, " actions"]

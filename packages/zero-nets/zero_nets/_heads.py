@@ -36,11 +36,8 @@ class LinearHead(eqx.Module):
         noise: float | None = None,
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `shape`: the shape of the result: `()` for a scalar, `(actions,)` for the value of every
-            action, `(actions, atoms)` for a distribution or the quantiles of each.
-        """
+        """The result has the `shape` `()` for a scalar, `(actions,)` for the value of every action,
+        `(actions, atoms)` for a distribution or the quantiles of each."""
         if not isinstance(shape, tuple | list) or shape:
             check_each(shape=shape)
         self.shape = tuple(shape)

@@ -175,12 +175,9 @@ class NoisyLinear(eqx.Module):
     bias_noise: Float[Array, " out_size"]
 
     def __init__(self, in_size: int, out_size: int, *, noise: float = 0.5, key: PRNGKeyArray):
-        """**Arguments:**
-
-        - `noise`: the paper's `sigma_0`. The noise parameters are initially
-            `noise / sqrt(in_size)`, the others uniform within `1 / sqrt(in_size)` of 0
-            (section 3.2).
-        """
+        """`noise` is the paper's `sigma_0`. The noise parameters are initially
+        `noise / sqrt(in_size)`, the others uniform within `1 / sqrt(in_size)` of 0 (section
+        3.2)."""
         check_sizes(in_size=in_size, out_size=out_size)
         check_number(0, noise=noise)
         wkey, bkey = jr.split(key)

@@ -18,14 +18,9 @@ Tree = TypeVar("Tree")
 class MixedPrecision(eqx.Module):
     """Wraps a network to compute in another floating-point dtype.
 
-    Parameters and floating-point inputs are cast to `dtype`, and results narrower than float32 are
-    cast to float32. The parameters, their gradients and the results therefore stay float32. To keep
-    the last layers exact, wrap a torso and not its heads.
-
-    **Attributes:**
-
-    - `net`: the network, which receives all arguments of a call.
-    - `dtype`: the dtype of the computation, e.g. `jnp.bfloat16`.
+    Parameters and floating-point inputs are cast to `dtype`, such as `jnp.bfloat16`, and results
+    narrower than float32 are cast to float32. The parameters, their gradients and the results
+    therefore stay float32. To keep the last layers exact, wrap a torso and not its heads.
     """
 
     net: Callable[..., Any]

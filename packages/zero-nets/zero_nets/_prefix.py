@@ -9,11 +9,11 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ._checks import check_sizes, subkeys
 from ._recurrent import Recurrent, RNN
-from ._world_model import WorldModel
+from ._world_model import AbstractWorldNetwork, WorldModel
 from ._world_parts import flat, head, HEAD_CHANNELS, linear, moved
 
 
-class PrefixWorldModel(eqx.Module):
+class PrefixWorldModel(AbstractWorldNetwork):
     """A [`zero_nets.WorldModel`][] that predicts value prefixes: in the place of a reward, the sum
     of the rewards of the last steps, which does not have to tell at which of them they came
     (EfficientZero, Ye et al. 2021, https://arxiv.org/abs/2111.00210, section 4.2).
@@ -97,12 +97,6 @@ class PrefixWorldModel(eqx.Module):
             )
         return reward
 
-    def represent(
-        self, observation: PyTree, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, "..."]:
-        """The hidden state of an observation."""
-        return self.world.represent(observation, key=key)
-
     def step(
         self,
         hidden: Float[Array, "..."],
@@ -116,22 +110,6 @@ class PrefixWorldModel(eqx.Module):
         gkey, rkey = subkeys(key, 2)
         hidden = moved(self.world.dynamics, hidden, action, key=gkey)
         return hidden, *self._reward()(hidden, carry, key=rkey)
-
-    def predict(
-        self, hidden: Float[Array, "..."], *, key: PRNGKeyArray | None = None
-    ) -> tuple[Any, Any]:
-        """The policy, or its logits, and the value of a hidden state, for the player to move."""
-        return self.world.predict(hidden, key=key)
-
-    def project(self, hidden: Float[Array, "..."]) -> Float[Array, " projection"]:
-        """The vector of a hidden state, for a loss of consistency."""
-        return self.world.project(hidden)
-
-    def predict_projection(
-        self, projection: Float[Array, " projection"]
-    ) -> Float[Array, " projection"]:
-        """As in a [`zero_nets.WorldModel`][]."""
-        return self.world.predict_projection(projection)
 
 
 def _sum_of(

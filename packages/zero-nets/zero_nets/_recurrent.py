@@ -122,16 +122,8 @@ class RNN(eqx.Module):
 
 
 class Recurrent(eqx.Module):
-    """A torso, an RNN and a head: a recurrent actor, critic, or both.
-
-    The head may be a chain of another torso and a head, or an [`zero_nets.ActorCritic`][].
-
-    **Attributes:**
-
-    - `torso`: maps an observation to the input of the RNN.
-    - `rnn`: the recurrent part.
-    - `head`: maps the output of the RNN to the result.
-    """
+    """A torso for observations, an RNN and a head for its output: a recurrent actor, critic, or
+    both. The head may be a chain of another torso and a head, or an [`zero_nets.ActorCritic`][]."""
 
     torso: Callable[..., Any]
     rnn: RNN

@@ -45,13 +45,9 @@ class MLP(eqx.Module):
         noise: float | None = None,
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `widths`: the widths of all layers, including the last one.
-        - `activate_final`: whether the last layer is normalised and activated like the others.
-        - `norm`: `"layer"` normalises the result of a layer, bias included: without the bias a
-            first layer could not tell features from a multiple of them.
-        """
+        """`widths` are those of all layers, of which the last is normalised and activated like the
+        others only with `activate_final`. `norm="layer"` normalises the result of a layer, bias
+        included: without the bias a first layer could not tell features from a multiple of them."""
         check_sizes(in_size=in_size)
         check_each(widths=widths)
         widths = tuple(widths)
@@ -114,11 +110,7 @@ class VectorResNet(eqx.Module):
         norm: str = "none",
         key: PRNGKeyArray,
     ):
-        """**Arguments:**
-
-        - `width`: the width of every layer.
-        - `blocks`: the number of residual blocks; with 0 there is a single activated layer.
-        """
+        """All layers have the same width. With 0 blocks there is a single activated layer."""
         check_sizes(in_size=in_size, width=width)
         check_function(activation=activation)
         check_choice(("none", "layer"), norm=norm)

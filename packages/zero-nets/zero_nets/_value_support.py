@@ -36,11 +36,8 @@ class ValueSupport(eqx.Module):
     scalar (MuZero, https://arxiv.org/abs/1911.08265, appendix F). A scalar outside the support is
     clipped. Everything is computed in float32 at least, and so are the results.
 
-    **Attributes:**
-
-    - `num_atoms`: the number of atoms.
-    - `minimum`, `maximum`: the first and the last atom; transformed values if `transform`.
-    - `transform`: whether the atoms are values of `signed_hyperbolic(value)`.
+    With `transform` the atoms, from `minimum` to `maximum`, are values of
+    `signed_hyperbolic(value)`.
     """
 
     num_atoms: int = eqx.field(static=True)

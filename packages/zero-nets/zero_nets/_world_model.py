@@ -1,6 +1,5 @@
 """The learned models of MuZero and Stochastic MuZero."""
 
-import functools as ft
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,6 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from ._assemblies import Chain, Concatenate, ConcatenateOneHot
 from ._checks import check_board, check_function, check_sizes, subkeys
 from ._recurrent import Recurrent
-from ._torsos import MLP
 from ._world_parts import (
     actions_of,
     Beside,
@@ -26,6 +24,7 @@ from ._world_parts import (
     linear,
     moved,
     normalise_min_max,
+    perceptron,
     policy_head,
     prediction_of,
     projections,
@@ -108,12 +107,12 @@ class WorldModel(eqx.Module):
         inputs = sizes if isinstance(sizes, int) else sum(sizes)
         size = sum(leaf.size for leaf in jax.tree.leaves(observation))
         hkey, gkey, rkey, pkey = jr.split(key, 4)
-        widths, mlp = (width,) * (layers + 1), ft.partial(MLP, activation=jax.nn.silu, norm="layer")
+        widths = (width,) * (layers + 1)
         seen = size + (memory_size or 0)
-        see = lambda key: Chain(Concatenate(), mlp(size, (width,), key=key))
+        see = lambda key: Chain(Concatenate(), perceptron(size, (width,), key=key))
         return cls(
-            Chain(Concatenate(), mlp(seen, widths, activate_final=False, key=hkey)),
-            Chain(join, mlp(width + inputs, widths, activate_final=False, key=gkey)),
+            Chain(Concatenate(), perceptron(seen, widths, activate_final=False, key=hkey)),
+            Chain(join, perceptron(width + inputs, widths, activate_final=False, key=gkey)),
             head(width, width, linear(value_shape), key=rkey),
             prediction_of(width, width, policy, value_shape, key=pkey),
             *projections(width, width, projection_size, key=jr.fold_in(key, 4)),
@@ -211,7 +210,36 @@ class WorldModel(eqx.Module):
         return self.predictor(projection)
 
 
-class StochasticWorldModel(eqx.Module):
+class AbstractWorldNetwork(eqx.Module):
+    """A learned model that represents observations, predicts, and projects hidden states as the
+    [`zero_nets.WorldModel`][] does that is a part of it."""
+
+    world: eqx.AbstractVar[WorldModel]
+
+    def represent(
+        self, observation: PyTree, *, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "..."]:
+        """The hidden state of an observation."""
+        return self.world.represent(observation, key=key)
+
+    def predict(
+        self, hidden: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+    ) -> tuple[Any, Any]:
+        """The policy, or its logits, and the value of a hidden state, for the player to move."""
+        return self.world.predict(hidden, key=key)
+
+    def project(self, hidden: Float[Array, "..."]) -> Float[Array, " projection"]:
+        """The vector of a hidden state, for a loss of consistency."""
+        return self.world.project(hidden)
+
+    def predict_projection(
+        self, projection: Float[Array, " projection"]
+    ) -> Float[Array, " projection"]:
+        """As in a [`zero_nets.WorldModel`][]."""
+        return self.world.predict_projection(projection)
+
+
+class StochasticWorldModel(AbstractWorldNetwork):
     """The networks of Stochastic MuZero (Antonoglou et al. 2022, "Planning in stochastic
     environments with a learned model").
 
@@ -268,13 +296,8 @@ class StochasticWorldModel(eqx.Module):
             key=wkey,
         )
         size = sum(leaf.size for leaf in jax.tree.leaves(observation))
-        mlp = lambda in_size, out_size, key: MLP(
-            in_size,
-            (width,) * layers + (out_size,),
-            activation=jax.nn.silu,
-            norm="layer",
-            activate_final=False,
-            key=key,
+        mlp = lambda in_size, out_size, key: perceptron(
+            in_size, (width,) * layers + (out_size,), activate_final=False, key=key
         )
         dynamics = Chain(Concatenate(), mlp(width + num_codes, width, gkey))
         return cls(
@@ -316,7 +339,6 @@ class StochasticWorldModel(eqx.Module):
         rows, columns, features = shape
         board = rows, columns, channels
         dynamics = BoardDynamics(board, num_codes, blocks, key=gkey)
-        codes = (width, num_codes)
         size = rows * columns * HEAD_CHANNELS
         return cls(
             eqx.tree_at(lambda world: world.dynamics, world, dynamics),
@@ -326,29 +348,10 @@ class StochasticWorldModel(eqx.Module):
                 Beside(),
                 Tower((rows, columns, 2 * features), channels, blocks, key=tkey),
                 flat(channels, key=fkey),
-                MLP(
-                    size,
-                    codes,
-                    activation=jax.nn.silu,
-                    norm="layer",
-                    activate_final=False,
-                    key=ekey,
-                ),
+                perceptron(size, (width, num_codes), activate_final=False, key=ekey),
             ),
             num_codes,
         )
-
-    def represent(
-        self, observation: PyTree, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, "..."]:
-        """The hidden state of an observation."""
-        return self.world.represent(observation, key=key)
-
-    def predict(
-        self, hidden: Float[Array, "..."], *, key: PRNGKeyArray | None = None
-    ) -> tuple[Any, Any]:
-        """The logits of the policy and the value of a hidden state, for the player to move."""
-        return self.world.predict(hidden, key=key)
 
     def afterstate(
         self, hidden: Float[Array, "..."], action: PyTree, *, key: PRNGKeyArray | None = None
@@ -378,13 +381,3 @@ class StochasticWorldModel(eqx.Module):
     ) -> Float[Array, " codes"]:
         """A score for each code of what chance did between two observations."""
         return self.encoder(observation, next_observation, key=key)
-
-    def project(self, hidden: Float[Array, "..."]) -> Float[Array, " projection"]:
-        """The vector of a hidden state, for a loss of consistency."""
-        return self.world.project(hidden)
-
-    def predict_projection(
-        self, projection: Float[Array, " projection"]
-    ) -> Float[Array, " projection"]:
-        """As in a [`zero_nets.WorldModel`][]."""
-        return self.world.predict_projection(projection)

@@ -54,9 +54,13 @@ def policy_head(num_actions: int | tuple[int, ...]) -> Head:
     return ft.partial(MultiDiscreteHead, num_actions=num_actions)
 
 
+#: The perceptron of all learned models.
+perceptron = ft.partial(MLP, activation=jax.nn.silu, norm="layer")
+
+
 def head(in_size: int, width: int, head: Head, *, key: PRNGKeyArray) -> Chain:
     mkey, lkey = jr.split(key)
-    hidden = MLP(in_size, (width,), activation=jax.nn.silu, norm="layer", key=mkey)
+    hidden = perceptron(in_size, (width,), key=mkey)
     return Chain(hidden, head(width, key=lkey))
 
 
@@ -77,9 +81,9 @@ def projections(
     if size is None:
         return None, None
     check_sizes(projection_size=size)
-    mlp = ft.partial(MLP, activation=jax.nn.silu, norm="layer", activate_final=False)
+    mlp = ft.partial(perceptron, widths=(width, size), activate_final=False)
     first, second = jr.split(key)
-    return mlp(in_size, (width, size), key=first), mlp(size, (width, size), key=second)
+    return mlp(in_size, key=first), mlp(size, key=second)
 
 
 def board_prediction(

@@ -32,10 +32,13 @@ def check_update(
 ) -> None:
     """Drawing a batch crosses nothing, and an update waits for the other devices twice: for the
     number of rows that count, with the sum of their values where their deviation needs the mean,
-    and then for the gradient with all other metrics."""
+    and then for the gradient with all other metrics. A `state` of shapes will do."""
     drawing = jax.jit(lambda agent, buffer: draw(loop, agent, buffer, key=jr.key(1)))
-    drawing = drawing.lower(state.agent, state.buffer).compile()
-    assert collectives(drawing.as_text()) == set()
+    program = drawing.lower(state.agent, state.buffer).compile()
+    assert collectives(program.as_text()) == set()
+    batch = jax.eval_shape(drawing, state.agent, state.buffer)
+    place = lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where)
+    batch = jax.tree.map(place, batch, program.output_shardings)
     update = jax.jit(lambda agent, batch: loop.agent.update(agent, batch, key=jr.key(2)))
-    program = update.lower(state.agent, drawing(state.agent, state.buffer)).compile()
+    program = update.lower(state.agent, batch).compile()
     assert sums_in_turn(f"{program.as_text()}") == (2, 1)

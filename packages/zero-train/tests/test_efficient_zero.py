@@ -15,7 +15,17 @@ from jaxtyping import Array
 
 from zero_envs import Observation
 from zero_search import TreeSearch
-from zero_train import bind, fill, init, LatentModel, LatentPolicyModel, Loop, PrefixNetwork, step
+from zero_train import (
+    bind,
+    fill,
+    init,
+    LatentModel,
+    LatentPolicyModel,
+    Loop,
+    PrefixNetwork,
+    step,
+    template,
+)
 
 from .crossings import check_update
 from .test_latent_model import ACTIONS, GAMMA, RING, Table
@@ -289,8 +299,7 @@ def both(loop: Loop) -> Loop:
 
 def test_an_update_with_both_waits_for_the_other_devices_twice(collectives, sums_in_turn):
     loop = both(ring_loop(8))
-    state = fill(loop, init(loop, key=jr.key(0)))
-    check_update(loop, state, collectives, sums_in_turn)
+    check_update(loop, template(loop), collectives, sums_in_turn)
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from zero_train import (
     MuZero,
     PlanRecord,
     step,
+    template,
 )
 
 from .crossings import check_update
@@ -432,8 +433,7 @@ def ring_loop(num_devices: int) -> Loop:
 
 def test_an_update_waits_for_the_other_devices_twice(collectives, sums_in_turn):
     loop = ring_loop(8)
-    state = fill(loop, init(loop, key=jr.key(0)))
-    check_update(loop, state, collectives, sums_in_turn)
+    check_update(loop, template(loop), collectives, sums_in_turn)
 
 
 def regret(loop: Loop, state: Any) -> float:

@@ -296,7 +296,7 @@ def test_a_truncated_episode_is_worth_what_would_have_come(discount, goal):
         lambda v: v.mlp.layers[-1].bias, values, jnp.full_like(values.mlp.layers[-1].bias, 10.0)
     )
     state = eqx.tree_at(lambda s: s.params.value, state, values)
-    _, metrics = agent.update(state, batch, key=jr.key(0))
+    _, metrics = eqx.filter_jit(agent.update)(state, batch, key=jr.key(0))
     assert float(metrics["value_loss"]) == pytest.approx((10 - goal) ** 2 / 2, rel=1e-5)
 
 

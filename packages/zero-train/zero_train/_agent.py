@@ -25,9 +25,7 @@ class Experience(eqx.Module):
 
     **Attributes:**
 
-    - `obs`: what the player to move saw.
-    - `action`: the action it took.
-    - `reward`: the reward of that player.
+    - `obs`, `action`, `reward`: what the player to move saw, its action, and its own reward.
     - `discount`: signed: -1 when the opponent moved next, 0 at the end.
     - `last`: the row is a final observation.
     - `record`: what the actor stored for the learner, such as a part of its plan.

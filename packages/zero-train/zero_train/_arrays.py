@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from ._checks import as_line
+from ._checks import as_line, check_range
 
 
 _P = ParamSpec("_P")
@@ -26,7 +26,8 @@ _T = TypeVar("_T")
 
 def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Makes a function raise where its arguments do not have the axes and the kind of numbers of
-    its annotations, take lists and NumPy's arrays too, and compute in float32 at least.
+    its annotations or a `lambda_` is not from 0 to 1, take lists and NumPy's arrays too, and
+    compute in float32 at least.
 
     jaxtyping checks them too, but few users turn that on, and a loss of a batch that should have
     been vmapped is an ordinary number.
@@ -51,7 +52,10 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
             # Traced integers index it, which NumPy refuses.
             given[name] = jnp.asarray(x) if isinstance(x, np.ndarray) and not on_host else x
         shapes = {name: jnp.shape(x) for name, x in given.items() if name in axes and x is not None}
-        takes = {name: _nearest(axes[name], len(shape)) for name, shape in shapes.items()}
+        takes = {
+            name: next((x for x in axes[name] if len(x.split()) == len(shape)), axes[name][-1])
+            for name, shape in shapes.items()
+        }
         lengths: dict[str, int] = {}
         if not all(_fits(takes[name], shape, lengths) for name, shape in shapes.items()):
             raise ValueError(
@@ -62,6 +66,8 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
                 + ": one example, axes of one name equally long and not empty; `jax.vmap` it over "
                 "a batch."
             )
+        if "lambda_" in given:
+            check_range(function.__name__, 0, 1, lambda_=given["lambda_"])
         return function(*bound.args, **bound.kwargs)
 
     return checked
@@ -127,10 +133,6 @@ def _axes(annotation: Any) -> list[str]:
         x.dim_str.strip() for x in (annotation, *get_args(annotation)) if hasattr(x, "dim_str")
     ]
     return [x for x in names if not x.startswith("*")]
-
-
-def _nearest(axes: list[str], ndim: int) -> str:
-    return next((x for x in axes if len(x.split()) == ndim), axes[-1])
 
 
 def _fits(axes: str, shape: tuple[int, ...], lengths: dict[str, int]) -> bool:

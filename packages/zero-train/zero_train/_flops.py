@@ -35,7 +35,8 @@ def _of_equation(equation: Any) -> int:
     inner = [_count(inside) for inside in _inside(params)]
     if name == "cond":
         return max(inner)
-    times = {"scan": params.get("length", 1), "shard_map": _devices(params)}
+    devices = params["mesh"].size if "mesh" in params else 1
+    times = {"scan": params.get("length", 1), "shard_map": devices}
     return times.get(name, 1) * sum(inner)
 
 
@@ -44,7 +45,3 @@ def _inside(params: dict[str, Any]) -> list[Jaxpr]:
     leaves = jax.tree.leaves([*params.values()])
     both = [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in leaves]
     return [x for x in both if isinstance(x, Jaxpr)]
-
-
-def _devices(params: dict[str, Any]) -> int:
-    return params["mesh"].size if "mesh" in params else 1

@@ -26,21 +26,11 @@ from ._policies import masked, normalised, Statistics
 from ._recurrent import fresh, recalled, RecurrentNetwork
 
 
-@runtime_checkable
-class LatentNetwork(Protocol):
-    """What MuZero learns, each for ONE example, as a `zero_nets.WorldModel` does.
-
-    A network with a memory has it as its attribute `memory`, a [`zero_train.RecurrentNetwork`][] of
-    features. In the place of features `represent` then takes the pair of them and the result of the
-    memory.
-    """
+class _Network(Protocol):
+    """What all learned models have."""
 
     def represent(self, features: Any) -> Array:
         """The hidden state of the features of an observation."""
-        ...
-
-    def step(self, hidden: Array, action: Any) -> tuple[Array, Array]:
-        """The next hidden state and the reward of the step."""
         ...
 
     def predict(self, hidden: Array) -> tuple[Any, Array]:
@@ -50,7 +40,21 @@ class LatentNetwork(Protocol):
 
 
 @runtime_checkable
-class PrefixNetwork(Protocol):
+class LatentNetwork(_Network, Protocol):
+    """What MuZero learns, each for ONE example, as a `zero_nets.WorldModel` does.
+
+    A network with a memory has it as its attribute `memory`, a [`zero_train.RecurrentNetwork`][] of
+    features. In the place of features `represent` then takes the pair of them and the result of the
+    memory.
+    """
+
+    def step(self, hidden: Array, action: Any) -> tuple[Array, Array]:
+        """The next hidden state and the reward of the step."""
+        ...
+
+
+@runtime_checkable
+class PrefixNetwork(_Network, Protocol):
     """A [`zero_train.LatentNetwork`][] that predicts value prefixes, as a
     `zero_nets.PrefixWorldModel` does (EfficientZero, Ye et al. 2021,
     https://arxiv.org/abs/2111.00210, section 4.2): after each step the sum of the rewards so far,
@@ -62,10 +66,6 @@ class PrefixNetwork(Protocol):
 
     prefix_steps: int
 
-    def represent(self, features: Any) -> Array:
-        """The hidden state of the features of an observation."""
-        ...
-
     def init(self) -> PyTree[Array]:
         """The carry before the first step of a sum."""
         ...
@@ -76,26 +76,14 @@ class PrefixNetwork(Protocol):
         """The next hidden state, the sum up to it, and the next carry."""
         ...
 
-    def predict(self, hidden: Array) -> tuple[Any, Array]:
-        """As in a [`zero_train.LatentNetwork`][]."""
-        ...
-
 
 @runtime_checkable
-class StochasticNetwork(Protocol):
+class StochasticNetwork(_Network, Protocol):
     """What Stochastic MuZero learns, each for ONE example, as a `zero_nets.StochasticWorldModel`
     does. An action leads from a hidden state to an afterstate, and a code of what chance did from
     there to the next hidden state."""
 
     num_codes: int
-
-    def represent(self, features: Any) -> Array:
-        """The hidden state of the features of an observation."""
-        ...
-
-    def predict(self, hidden: Array) -> tuple[Array, Array]:
-        """The logits and the value of a hidden state, for the player to move."""
-        ...
 
     def afterstate(self, hidden: Array, action: Any) -> Array:
         """What lies between the action and its outcome."""

@@ -25,13 +25,9 @@ _LEAST = 1024
 
 def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
     """A mesh with the axis `data`, over the first `num_devices` devices (all by default); of
-    several processes, over as many of each, or over one of this process.
-
-    **Arguments:**
-
-    - `fsdp`: every so many devices in a row hold the agent's state together, each a part of it
-        (fully sharded data parallel). More than 1 gives the mesh a second axis, `fsdp`.
-    """
+    several processes, over as many of each, or over one of this process. With an `fsdp` of more
+    than 1 it has a second axis of that name: every so many devices in a row hold the agent's state
+    together, each a part of it (fully sharded data parallel)."""
     devices, processes = jax.devices(), jax.process_count()
     count = len(devices) if num_devices is None else num_devices
     for name, x in {"num_devices": count, "fsdp": fsdp}.items():

@@ -52,14 +52,12 @@ class ValueCode(Protocol):
 class FeatureEvaluator(eqx.Module):
     """An evaluator made of a network of the features alone.
 
+    The network returns logits, or a policy for a [`zero_train.PolicyModel`][], and a value; what it
+    may return beside is left out. Where the value is not a number but logits over atoms,
+    `value_code` is what they stand for.
+
     A pytree, so a jitted function that is given other parameters does not compile again, as it
     would with `lambda obs: network(obs.features)`.
-
-    **Attributes:**
-
-    - `network`: returns logits, or a policy for a [`zero_train.PolicyModel`][], and a value of
-        `obs.features`; what it may return beside is left out.
-    - `value_code`: where the value is not a number but logits over atoms, what they stand for.
     """
 
     network: Callable[[Any], tuple[Any, ...]]
@@ -228,16 +226,13 @@ PolicyEvaluator = Callable[[Observation], tuple[Any, Array]]
 
 
 class PolicyModel(AbstractProposalModel[State], Generic[State]):
-    """The batch-native twin of an environment of continuous or factored actions, with a policy to
-    draw them from. For discrete ones use a [`zero_train.EnvironmentModel`][].
+    """The batch-native twin of an environment of continuous or factored actions that hides nothing,
+    with a policy to draw them from. For discrete ones use a [`zero_train.EnvironmentModel`][].
+    `gamma` is the discount factor, as there.
 
-    **Attributes:**
-
-    - `env`: an environment that hides nothing.
-    - `evaluate`: returns a policy, such as the distributions of zero-nets, and the value of an
-        [`zero_envs.Observation`][]. Where actions are factored, the policy's `logits` are those of
-        all components' values, as in a `zero_nets.MultiDiscrete`; illegal ones are masked here.
-    - `gamma`: the discount factor, as in [`zero_train.EnvironmentModel`][].
+    `evaluate` returns a policy, such as the distributions of zero-nets, and the value of an
+    [`zero_envs.Observation`][]. Where actions are factored, the policy's `logits` are those of all
+    components' values, as in a `zero_nets.MultiDiscrete`; illegal ones are masked here.
     """
 
     env: AbstractEnvironment

@@ -51,16 +51,12 @@ class AbstractReflexActor(AbstractActor[None]):
 
 
 class DistributionActor(AbstractReflexActor):
-    """Plays a policy of any actions, without search. Its record is a `Behaviour`.
+    """Plays a policy of any actions, without search: the mode of the distribution that `policy`
+    returns of the features if `greedy`, otherwise a sample. Its record is a `Behaviour`. Features
+    are normalised by the `statistics`, unless they are `None`.
 
     Where the log-probability of a discrete action is NaN there is no policy, and the action is -1,
     which no environment has, as in a [`zero_train.PolicyActor`][].
-
-    **Attributes:**
-
-    - `policy`: returns a distribution of the features.
-    - `statistics`: to normalise features by, or `None`.
-    - `greedy`: plays the policy's mode instead of a sample.
     """
 
     policy: Callable[[Any], Any]

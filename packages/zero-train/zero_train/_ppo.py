@@ -47,28 +47,19 @@ from .returns import truncated_gae
 
 
 class PolicyRecord(eqx.Module):
-    """What is stored of a move of PPO for the learner.
-
-    **Attributes:**
-
-    - `policy`: the distribution that the action was drawn from.
-    - `memory`: that of the network before it saw the observation; `None` without memory.
-    """
+    """What is stored of a move of PPO for the learner: the distribution that the action was drawn
+    from, and the memory of the network before it saw the observation, if it has any."""
 
     policy: Any
     memory: PyTree[Array]
 
 
 class ActorCriticActor(AbstractActor[PyTree[Array]]):
-    """Plays the policy of a network that returns a policy and a value. Its carry is the network's
-    memory, which begins anew with every episode, and its record a [`zero_train.PolicyRecord`][].
-
-    **Attributes:**
-
-    - `network`: returns the policy and the value of features, and is perhaps a
-        [`zero_train.RecurrentNetwork`][].
-    - `statistics`: to normalise features by, or `None`.
-    - `greedy`: plays the policy's mode instead of a sample.
+    """Plays the policy of a network that returns a policy and a value of features, and is perhaps a
+    [`zero_train.RecurrentNetwork`][]: its mode if `greedy`, otherwise a sample. The carry is the
+    network's memory, which begins anew with every episode, and the record a
+    [`zero_train.PolicyRecord`][]. Features are normalised by the `statistics`, unless they are
+    `None`.
     """
 
     network: Callable[..., Any]
@@ -144,12 +135,8 @@ class AbstractObjective(eqx.Module):
 
 class Clip(AbstractObjective):
     """PPO's clipped objective ([`zero_train.losses.ppo_clip_loss`][]), over advantages that are
-    standardised in every minibatch.
-
-    **Attributes:**
-
-    - `epsilon`: the distance from 1 at which the ratio of probabilities is clipped.
-    """
+    standardised in every minibatch. `epsilon` is the distance from 1 at which the ratio of
+    probabilities is clipped."""
 
     epsilon: float = 0.2
 
@@ -193,7 +180,7 @@ class VMPO(AbstractObjective):
     - `region`: [`zero_train.losses.DecoupledTrustRegion`][] for Gaussian policies,
         [`zero_train.losses.TrustRegion`][] otherwise.
     - `dual_optimiser`: any optax transformation, for the duals of the region.
-    - `top_fraction`: the fraction of the rows that are fitted.
+    - `top_fraction`: the fraction of the rows that are fitted, those of the highest advantages.
     """
 
     region: AbstractTrustRegion

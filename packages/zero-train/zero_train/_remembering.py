@@ -42,11 +42,7 @@ class RememberingPlanner(AbstractPlanner[AbstractLatentModel, RememberingCarry])
     """Lets another planner plan from what is observed and what a network remembers, see
     [`zero_train.LatentNetwork`][]. The network remembers every observation that is planned from,
     and nothing of an episode before. The `extra` of a plan is the memory that it was made with.
-
-    **Attributes:**
-
-    - `planner`: the other planner; `None` plays the network's policy of discrete actions, without a
-        search.
+    With `None` as `planner` it plays the network's policy of discrete actions, without a search.
     """
 
     planner: AbstractPlanner | None

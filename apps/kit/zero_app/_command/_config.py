@@ -180,12 +180,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"temperature": 0.0})
 
     def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
-        """The planner of self-play.
-
-        **Arguments:**
-
-        - `parts`: of [`zero_search.TreeSearch`][], for PUCT.
-        """
+        """The planner of self-play; `parts` are of [`zero_search.TreeSearch`][], for PUCT."""
         if self.search == "gumbel":
             considered = self.considered
             return zero_search.TreeSearch.gumbel(
@@ -213,13 +208,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     def alphazero(
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
     ) -> "zero_train.ExpertIteration":
-        """The agent of this configuration.
-
-        **Arguments:**
-
-        - `network`, `model`: as for [`zero_train.ExpertIteration.alphazero`][].
-        - `parts`: others of its arguments, in place of those of the configuration.
-        """
+        """The agent of this configuration. `network` and `model` are as for
+        [`zero_train.ExpertIteration.alphazero`][], and `parts` others of its arguments, in place of
+        those of the configuration."""
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
@@ -237,17 +228,10 @@ _CONSTANTS = ("b1", "b2", "eps", "eps_root", "weight_decay")
 
 
 def check_fields(config: Any) -> None:
-    """Checks the values of a configuration, in its `__post_init__`: every field has its annotated
-    type, and every number is finite and what its annotation allows, see
-    [`zero_app.AbstractConfig`][].
-
-    **Arguments:**
-
-    - `config`: a dataclass, perhaps of dataclasses. Tuples are checked element by element, and
-        `None` passes where the annotation allows it.
-
-    **Raises:** [`zero_app.UsageError`][], in the words of the command line.
-    """
+    """Checks the values of a configuration, a dataclass perhaps of dataclasses, in its
+    `__post_init__`: every field has its annotated type, and every number is finite and what its
+    annotation allows, see [`zero_app.AbstractConfig`][]. Tuples are checked element by element, and
+    `None` passes where the annotation allows it."""
     kind = type(config)
     hints = get_type_hints(kind)  # without what annotated-types says
     for field in dataclasses.fields(config):

@@ -43,11 +43,7 @@ def flag(name: str) -> str:
 
 def environment(name: str, **options: Any) -> "zero_envs.AbstractEnvironment":
     """The environment of a name of [`zero_envs.make`][]. One of the user's own is traced before
-    anything is compiled, by [`zero_envs.testing.check_shapes`][].
-
-    **Raises:** [`zero_app.UsageError`][] where there is none, or it does not keep to its
-    interface.
-    """
+    anything is compiled, by [`zero_envs.testing.check_shapes`][]."""
     with as_usage_error():
         try:
             env = zero_envs.make(name, **options)

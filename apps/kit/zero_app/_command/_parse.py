@@ -23,17 +23,10 @@ Arguments = TypeVar("Arguments")
 
 
 def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
-    """Parses the words of a command line with tyro.
-
-    **Arguments:**
-
-    - `kind`: a dataclass with a flag for each field, documented by the string below it. Fields
-        say what numbers are allowed as in [`zero_app.AbstractConfig`][].
-    - `prog`: the command as the user writes it, such as `othello eval`.
-
-    **Raises:** [`zero_app.UsageError`][] for an unknown flag, with the nearest one, and for a
-    value that is not allowed. `--help` raises `SystemExit`.
-    """
+    """Parses the words of a command line with tyro. `kind` is a dataclass with a flag for each
+    field, documented by the string below it, with numbers as in [`zero_app.AbstractConfig`][];
+    `prog` is the command as the user writes it, such as `othello eval`. `--help` raises
+    `SystemExit`."""
     arguments = parse_words(kind, prog, words, names_of(kind))
     check_fields(arguments)
     return arguments

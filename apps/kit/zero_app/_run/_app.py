@@ -44,13 +44,8 @@ class AbstractCommand(abc.ABC):
 
 
 class CommandsByName(Mapping[str, type[AbstractCommand]]):
-    """Commands, each of which is imported when it is asked for.
-
-    **Arguments:**
-
-    - `others`: commands that are among them.
-    - `where`: by the name of a command, that of its class, such as `zero_cli._list:List`.
-    """
+    """Commands, each of which is imported when it is asked for. `where` has the place of the class
+    of each by its name, such as `zero_cli._list:List`; the commands of `others` are among them."""
 
     def __init__(self, others: "CommandsByName | None" = None, /, **where: str):
         self._where = {**(others._where if others else {}), **where}
@@ -184,12 +179,8 @@ def write_report(
 ) -> pathlib.Path:
     """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
     other files. Parts whose data is missing are left out. The episodes that the command `report`
-    played last are among them.
-
-    **Arguments:**
-
-    - `axis`: what charts are drawn over.
-    - `refresh`: the seconds after which a browser reads the page again; 0 for never.
+    played last are among them. Charts are drawn over `axis`. A browser reads the page again after
+    `refresh` seconds, unless that is 0.
 
     **Returns:** its path.
     """

@@ -26,14 +26,8 @@ def in_background(function: Callable[[], Any]) -> concurrent.futures.Future:
 
 
 def ended(task: concurrent.futures.Future, given_up: Callable[[], bool]) -> bool:
-    """Waits for such a call to end, and raises what it raised.
-
-    **Arguments:**
-
-    - `given_up`: asked ten times a second; where it is true, the call is waited for no longer.
-
-    **Returns:** `False` where it was given up.
-    """
+    """Waits for such a call to end, and raises what it raised. `given_up` is asked ten times
+    a second; where it is true, this waits no longer and returns `False`."""
     while not given_up():
         # A Python signal handler runs between two waits.
         if concurrent.futures.wait([task], timeout=0.1).done:

@@ -50,15 +50,10 @@ def draw(
     percent: bool = False,
     from_zero: bool = False,
 ) -> str | None:
-    """An `<svg>` element as wide as its surroundings, or `None` where there is nothing to draw.
-
-    **Arguments:**
-
-    - `axis`: what `x` is: one of the axes of a [`zero_app.StoredRun`][], or anything else.
-    - `levels`: labelled horizontal lines.
-    - `percent`: `y` is a share of 1.
-    - `from_zero`: the axis starts at 0.
-    """
+    """An `<svg>` element as wide as its surroundings, or `None` where there is nothing to draw. The
+    `axis` is one of a [`zero_app.StoredRun`][], or says what `x` is; `levels` are labelled
+    horizontal lines; `percent` says that `y` is a share of 1, and `from_zero` that its axis starts
+    at 0."""
     series = series[:MAX_SERIES]
     if not any(len(one.x) for one in series):
         return None

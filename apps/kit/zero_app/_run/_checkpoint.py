@@ -71,12 +71,8 @@ class Checkpoints:
         keep: int | None = 2,
         pinned: Collection[int] = (),
     ):
-        """**Arguments:**
-
-        - `directory`: the folder, which the first `save` makes.
-        - `keep`: the number of latest checkpoints that a `save` keeps; `None` keeps all.
-        - `pinned`: see above.
-        """
+        """The first `save` makes the folder. Each one keeps the `keep` latest checkpoints, or all
+        with `None`."""
         if not (keep is None or (isinstance(keep, numbers.Integral) and keep >= 1)):
             raise ValueError(f"keep={keep!r} was given; give at least 1, or None to keep all.")
         if not (isinstance(directory, str | os.PathLike) and os.fspath(directory)):
@@ -104,15 +100,12 @@ class Checkpoints:
         about: Mapping[str, Any] = types.MappingProxyType({}),
         wait: bool = True,
     ) -> None:
-        """Saves `state` as `step`, replacing a checkpoint of the same step.
+        """Saves `state` as `step`, a whole number from 0 on, replacing a checkpoint of the same
+        step. `about` is what JSON can hold, for the method `about`.
 
-        **Arguments:**
-
-        - `step`: a whole number from 0 on, such as one that is an array.
-        - `about`: what JSON can hold, for the method `about`.
-        - `wait`: whether to return when the checkpoint is on disk. Without it a thread writes what
-            was copied of `state`, which may be donated or changed as soon as this returns; `finish`
-            and the next `save` wait for it. What any folder was given first is on disk first.
+        It returns when the checkpoint is on disk. Without `wait` a thread writes what was copied of
+        `state`, which may be donated or changed as soon as this returns; `finish` and the next
+        `save` wait for it. What any folder was given first is on disk first.
 
         **Raises:** [`zero_app.CheckpointError`][] where it fails, or the save before it did that
         this one waited for. Earlier checkpoints are untouched.
@@ -153,10 +146,8 @@ class Checkpoints:
             self.finish()
 
     def finish(self) -> None:
-        """Waits until what is being saved is on disk.
-
-        **Raises:** [`zero_app.CheckpointError`][] where it could not be written, once.
-        """
+        """Waits until what is being saved is on disk. Where it could not be written, this raises a
+        [`zero_app.CheckpointError`][], once."""
         saving = self._saving
         if saving is not None:
             try:
@@ -167,15 +158,9 @@ class Checkpoints:
                     self._saving = None
 
     def restore(self, like: Any, *, step: SupportsIndex | None = None) -> Any:
-        """Restores the state saved as `step`.
-
-        **Arguments:**
-
-        - `like`: a pytree of the same structure, shapes and dtypes, of arrays or
-            `jax.ShapeDtypeStruct`s. Each leaf is laid out as this one's `sharding` says, or on
-            the default device where it has none.
-        - `step`: by default the latest.
-        """
+        """Restores the state saved as `step`, by default the latest. `like` is a pytree of the same
+        structure, shapes and dtypes, of arrays or `jax.ShapeDtypeStruct`s. Each leaf is laid out as
+        the `sharding` of its own in `like` says, or on the default device where that has none."""
         found, damages = self._undamaged(lambda: [self._step(step)])
         if found is None:
             said = f"{damages[0]}. Put a copy of it back, or use another one."
@@ -183,12 +168,8 @@ class Checkpoints:
         return self._restore(found, like)
 
     def restore_latest(self, like: Any, *, tell: Callable[[str], object]) -> tuple[int, Any]:
-        """Restores the latest checkpoint that is not damaged, and returns its step and state.
-
-        **Arguments:**
-
-        - `like`: as for `restore`.
-        - `tell`: called with one line if later checkpoints are damaged.
+        """Restores the latest checkpoint that is not damaged as `restore` does, and returns its
+        step and state. `tell` is called with one line if later ones are damaged.
 
         **Raises:** [`zero_app.CheckpointError`][] where all are, or the latest of the others has
         not the structure of `like`.
@@ -413,11 +394,9 @@ def _empty(leaf: Any, impl: str | None) -> "jax.Array | np.ndarray":
 
 
 def _write(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], None]:
-    """Copies the arrays to the host, and has threads write them.
-
-    **Returns:** a function that waits until all processes have written theirs. Any thread may call
-    it: processes meet in it without collectives.
-    """
+    """Copies the arrays to the host, and has threads write them. Returns a function that waits
+    until all processes have written theirs. Any thread may call it: processes meet in it without
+    collectives."""
     if not arrays:  # Orbax writes nothing only where there is something
         return lambda: None
     ocp = _orbax()

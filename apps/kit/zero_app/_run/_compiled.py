@@ -22,10 +22,7 @@ def compiled(function: _Function) -> _Function:
     """A function of NumPy numbers and arrays that numba compiles when it is called first, and keeps
     on disk, in `~/.cache/zero` or in `NUMBA_CACHE_DIR`, for the next process. One that calls itself
     does so with the types that it was called with: else the next process crashes (numba issue
-    6061).
-
-    **Raises:** [`zero_app.UsageError`][] where numba is not installed.
-    """
+    6061)."""
     if importlib.util.find_spec("numba") is None:
         raise UsageError(
             "a solver needs the package numba; begin the command with `uv run --extra judges` or "

@@ -106,13 +106,8 @@ def _middle(curves: Sequence[Series]) -> Series:
 
 
 def evaluation_charts(groups: Groups, found: Found | None) -> Iterator[Chart]:
-    """What the evaluations found.
-
-    **Arguments:**
-
-    - `found`: what was measured of several seeds; `None` where each group is one run, whose curves
-        have intervals over its episodes instead.
-    """
+    """What the evaluations found. `found` is what was measured of several seeds; with `None` each
+    group is one run, whose curves have intervals over its episodes instead."""
     if found is None:
         rows: dict[tuple[str, Measure], dict[str, list[Mapping[str, Any]]]] = {}
         for name, [run] in groups.items():

@@ -23,10 +23,7 @@ def check_data(path: pathlib.Path | None, flag: str) -> None:
 
 
 def write_data(path: pathlib.Path, groups: Groups) -> None:
-    """Writes a row for each episode, as CSV or Parquet.
-
-    **Raises:** [`zero_app.UsageError`][] where no run has any.
-    """
+    """Writes a row for each episode, as CSV or Parquet."""
     rows = list(_rows(groups))
     if not rows:
         raise UsageError(

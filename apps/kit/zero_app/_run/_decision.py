@@ -25,9 +25,6 @@ def export_decision(
     key, `search` plans a move of each, and `step` makes moves. Keys are two numbers of uint32.
 
     A search begins anew at every move: no tree is kept.
-
-    **Raises:** [`zero_app.UsageError`][] where the player does not search, or remembers, or the
-    game is no program.
     """
     env, player = trained.loop.env, trained.player
     planner: Any = getattr(player, "planner", None)

@@ -17,11 +17,9 @@ LARGEST = 64 * 2**20
 
 
 def opened(path: str | os.PathLike[str], flags: int) -> int:
-    """Opens a file, for the `opener` of `open`. Nothing is read from or written into a pipe, a
-    socket or a device, which may wait for ever, have no end, or take what was written with it.
-
-    **Raises:** `OSError`, where it is no regular file, too.
-    """
+    """Opens a file, for the `opener` of `open`, and raises `OSError` where it is no regular file,
+    too: nothing is read from or written into a pipe, a socket or a device, which may wait for ever,
+    have no end, or take what was written with it."""
     handle = os.open(path, flags | os.O_NONBLOCK, 0o666)
     try:
         _check_regular(os.fstat(handle), path)
@@ -39,10 +37,7 @@ def _check_regular(found: os.stat_result, path: str | os.PathLike[str]) -> None:
 
 
 def read_whole(path: str | os.PathLike[str], largest: int = LARGEST) -> bytes:
-    """The content of a regular file of at most so many bytes.
-
-    **Raises:** `OSError`, which names `path`.
-    """
+    """The content of a regular file of at most so many bytes. An `OSError` names `path`."""
     with open(path, "rb", opener=opened) as file:
         content = file.read(largest + 1)
     if len(content) > largest:
@@ -57,10 +52,8 @@ def reason(error: Exception) -> str:
 
 def target_of(path: pathlib.Path) -> pathlib.Path:
     """The file that is written in the place of `path`: where that is a link, its target, so that it
-    stays one.
-
-    **Raises:** `OSError` where anything but a regular file is there, which nothing may replace.
-    """
+    stays one. `OSError` is raised where anything but a regular file is there, which nothing may
+    replace."""
     target = pathlib.Path(os.path.realpath(path))
     with contextlib.suppress(FileNotFoundError):
         _check_regular(os.stat(target), path)
@@ -69,10 +62,8 @@ def target_of(path: pathlib.Path) -> pathlib.Path:
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
     """Replaces the file atomically: a reader sees what it had or the new content. Of a link the
-    target is replaced.
-
-    **Raises:** `OSError`, which names `path`, where it is no regular file, too.
-    """
+    target is replaced. An `OSError` names `path`, and is raised where that is no regular file,
+    too."""
     try:
         target = target_of(path)
         written = temporary(target)

@@ -89,11 +89,7 @@ def export_network(
     trained: Trained[Any], batch: int | None, platforms: tuple[str, ...]
 ) -> jax.export.Exported:
     """The network of a player: from the features of a batch (`None` for any number), and which
-    actions are legal, to what the README of `export` lists.
-
-    **Raises:** [`zero_app.UsageError`][] where the player has no network that is known, or it
-    cannot be exported for any number of positions.
-    """
+    actions are legal, to what the README of `export` lists."""
     env = trained.loop.env
     seen = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
     network, treedef = _network(trained.player), jax.tree.structure(seen)

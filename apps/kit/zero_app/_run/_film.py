@@ -69,13 +69,8 @@ class Frame:
 
 
 def drawn(draw: Callable[[Console], RenderableType], *, columns: int = _COLUMNS) -> str:
-    """A terminal's picture as an SVG element. It looks the same with every font.
-
-    **Arguments:**
-
-    - `draw`: makes the picture for a terminal.
-    - `columns`: its width.
-    """
+    """The picture that `draw` makes for a terminal of so many columns, as an SVG element. It looks
+    the same with every font."""
     # SVG draws in this order: backgrounds lie below the shapes, and these below the words.
     grounds: dict[str, list[str]] = collections.defaultdict(list)
     shapes: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
@@ -208,13 +203,8 @@ def pack(frames: Sequence[Frame]) -> str:
 
 
 def film(heading: str, caption: str, packed: str) -> str:
-    """A film among the charts of a page, with buttons to go through it. It needs the page's script.
-
-    **Arguments:**
-
-    - `heading`, `caption`: plain text.
-    - `packed`: its frames, as `pack` returns them.
-    """
+    """A film among the charts of a page, with buttons to go through its frames, which are `packed`
+    by `pack`. It needs the page's script."""
     return (
         '<figure class="film" tabindex="0">'
         f'<h3>{text(heading)}</h3><p>{text(caption)}</p><div class="stage"></div>'
@@ -226,10 +216,7 @@ def film(heading: str, caption: str, packed: str) -> str:
 
 
 def kept_films(folder: pathlib.Path) -> list[str]:
-    """The films that the folder of a run keeps for its reports, as parts of a page.
-
-    **Raises:** [`zero_app.RunError`][] where their file is damaged.
-    """
+    """The films that the folder of a run keeps for its reports, as parts of a page."""
     path = folder / FILMS
     then = "Play the episodes again with the command `report`, or remove the file."
     try:
@@ -260,17 +247,9 @@ _BUTTONS = "".join(
 def check_path(
     path: pathlib.Path | None, flag: str = "--save", endings: Sequence[str] = ENDINGS
 ) -> None:
-    """Refuses a file to write that could be something else, such as a log of a run.
-
-    **Arguments:**
-
-    - `path`: by default of a film; `None` for none.
-    - `flag`: what it was given as.
-    - `endings`: those that it may have.
-
-    **Raises:** [`zero_app.UsageError`][] where the file cannot be written or has another
-    ending.
-    """
+    """Refuses a file to write that could be something else, such as a log of a run. It has to have
+    one of the `endings`, by default of a film, and be in a folder that can be written. Messages say
+    that it was given as `flag`."""
     if path is None:
         return
     if path.suffix not in endings:

@@ -51,10 +51,7 @@ class Arguments(Generic[Config, Preset, Run]):
 
 def check_flags(app: App[Any], prog: str, words: Sequence[str], command: str = "train") -> None:
     """Checks that `train` or `sweep` has all flags of these words, and that the value of each is of
-    its kind. That takes no presets, which may be known only when an environment has been made.
-
-    **Raises:** [`zero_app.UsageError`][] as [`zero_app.run`][] does.
-    """
+    its kind. That takes no presets, which may be known only when an environment has been made."""
     if {"-h", "--help"} & {*words}:
         return
     usual, hints = app.presets[app.default_preset], get_type_hints(app.config, include_extras=True)
@@ -85,10 +82,8 @@ def asked(
     app: App[Any], words: Sequence[str], prog: str, folder: str, kind: Any
 ) -> tuple[App[Any], First, Arguments[Any, Any, Any]]:
     """Parses a flag for each field of the configuration, those of a `kind` of options, and
-    `--preset` or `--config`, which set the defaults of the configuration's.
-
-    **Returns:** the app with the presets that belong to the words, and what they say.
-    """
+    `--preset` or `--config`, which set the defaults of the configuration's. Returns the app with
+    the presets that belong to the words, and what they say."""
     first = peek(First, prog, words)
     for name in ("--over", "--seeds"):
         if sum(word.partition("=")[0] == name for word in words) > 1:

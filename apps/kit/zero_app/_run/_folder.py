@@ -49,11 +49,8 @@ class Sink(Protocol):
 
 
 def check_finite(step: int, metrics: Mapping[str, Any]) -> None:
-    """Checks metrics before they are logged or saved.
-
-    **Raises:** [`zero_app.NonFiniteError`][] with the step and every metric that is NaN or
-    infinite.
-    """
+    """Checks metrics before they are logged or saved. A [`zero_app.NonFiniteError`][] names the
+    step and every metric that is NaN or infinite."""
     check_kind("check_finite", Mapping, "numbers by name", metrics=metrics)
     numbers = {name: numpy_of(x) for name, x in metrics.items()}
     for name, x in numbers.items():
@@ -121,21 +118,19 @@ class RunFolder:
         absent: Mapping[str, Any] = types.MappingProxyType({}),
         tell: Callable[[str], object] = lambda line: None,
     ) -> "RunFolder":
-        """Makes the folder of a new run, or opens that of an earlier one to resume.
+        """Makes the folder of a new run, which must be empty or missing, or opens that of an
+        earlier one to `resume`.
 
-        **Arguments:**
-
-        - `path`: the folder, which is made if it is missing. A new run needs an empty one.
-        - `config`: the configuration. With `resume` it must equal the stored one, except for the
-            keys in `may_differ`, whose new values are stored once anything else is logged, rewound
-            or moved: whoever cannot restore the run until then has changed nothing.
+        - `config`: with `resume` it must equal the stored one, except for the keys in `may_differ`,
+            whose new values are stored once anything else is logged, rewound or moved: whoever
+            cannot restore the run until then has changed nothing.
         - `absent`: what keys are that the stored configuration of an older run lacks.
         - `tell`: called with a line where it waits to see whether a process on another machine
             that was training here still lives.
 
-        **Raises:** [`zero_app.RunError`][] where the folder is not empty, holds no run to resume
-        or one of another configuration, has checkpoints or players of another run, or another
-        process trains in it. It changes nothing then.
+        **Raises:** [`zero_app.RunError`][] where the folder is not empty, holds no run to resume or
+        one of another configuration, has checkpoints or players of another run, or another process
+        trains in it. It changes nothing then.
         """
         path = pathlib.Path(path).absolute()
         given, made = _plain(config), not path.exists()
@@ -208,11 +203,8 @@ class RunFolder:
             self.path.rmdir()
 
     def begin_again(self) -> pathlib.Path | None:
-        """Moves the files of a run that has to start again into a folder inside this one.
-
-        **Returns:** this folder, with everything but the configuration; `None` where no step was
-        logged and nothing was moved.
-        """
+        """Moves the files of a run that has to start again, but the configuration, into a folder
+        inside this one, and returns it; `None` where no step was logged and nothing was moved."""
         aside = None
         logs = [lines.path for name, lines in self._begin().items() if name != "starts"]
         if any(file.stat().st_size for path in logs for file in files_of(path)):
@@ -230,13 +222,8 @@ class RunFolder:
         return aside
 
     def rewind(self, step: int, *, evaluated: bool = True) -> None:
-        """Removes all lines after `step`, which a resumed run writes again.
-
-        **Arguments:**
-
-        - `evaluated`: whether evaluations of `step`, and their episodes, stay. Otherwise these are
-            removed too.
-        """
+        """Removes all lines after `step`, which a resumed run writes again. With `evaluated` the
+        evaluations of `step`, and their episodes, stay; without it they are removed too."""
         logs = self._begin()
         for name, lines in logs.items():
             lines.close()
@@ -323,11 +310,8 @@ class StopSignal:
     """
 
     def __init__(self, seconds: float | None = None):
-        """**Arguments:**
-
-        - `seconds`: the time after which to stop, from the beginning of the block; by default there
-            is no such time.
-        """
+        """`seconds` is the time after which to stop, from the beginning of the block; by default
+        there is none."""
         self.requested = self.over = False
         self.name: str | None = None
         self._timer = None if seconds is None else threading.Timer(max(0, seconds), self._end)

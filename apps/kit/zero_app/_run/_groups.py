@@ -43,15 +43,8 @@ def run_folders(given: str) -> list[pathlib.Path]:
 
 def grouped(runs: Sequence[tuple[str, StoredRun]]) -> dict[str, list[StoredRun]]:
     """Puts runs together whose stored configurations differ only in the seed, and in what changes
-    no result. A second run of a seed, such as one of other code, begins another group.
-
-    **Arguments:**
-
-    - `runs`: each with the folder that was given, which may have held several.
-
-    **Raises:** [`zero_app.UsageError`][] for fewer than two runs, the same one twice, those of
-    different environments, and more groups than a chart can tell apart.
-    """
+    no result. A second run of a seed, such as one of other code, begins another group. Each run
+    comes with the folder that was given, which may have held several."""
     if len(runs) < 2:
         given = "1 run was" if runs else "no run was"
         raise UsageError(f"{given} given; give the folders of two or more.")
@@ -132,10 +125,8 @@ class Evaluated:
 
 
 def evaluated(name: str, runs: Sequence[StoredRun]) -> dict[tuple[str, Measure], Evaluated]:
-    """What was measured of all runs of a group, by how it is called; nothing before any evaluation.
-
-    **Raises:** [`zero_app.UsageError`][] where no step is one at which all were evaluated.
-    """
+    """What was measured of all runs of a group, by how it is called; nothing before any
+    evaluation."""
     each: list[dict[tuple[str, Measure], dict[int, float]]] = []
     for run in runs:
         each.append({})

@@ -51,10 +51,7 @@ class Row(dict[str, Any]):
         raise RunError(f"{self.place} has no {name}. {self.then}")
 
     def checked(self, kind: "Kind") -> "Row":
-        """The row without numbers and texts that are null. Numbers are that were not finite.
-
-        **Raises:** [`zero_app.RunError`][] where an entry is of another kind.
-        """
+        """The row without numbers and texts that are null. Numbers are that were not finite."""
         kept = Row({}, self.place, self.then)
         for name, value in self.items():
             wanted = kind(name)
@@ -101,10 +98,8 @@ def plain(value: Any) -> Any:
 
 
 def as_step(step: Any, error: type[ValueError], name: str = "step") -> int:
-    """The number of a step, or of what has this `name`. It may be an array.
-
-    **Raises:** an `error` where it is no whole number.
-    """
+    """The number of a step, or of what has this `name`. It may be an array. An `error` is raised
+    where it is no whole number."""
     try:
         number = operator.index(step)
         if isinstance(step, bool) or not -_MOST_STEPS < number < _MOST_STEPS:
@@ -156,11 +151,9 @@ class JsonLines:
 
     def log(self, step: SupportsIndex, *metrics: Mapping[str, Any]) -> None:
         """Appends a line `{"step": step, **metrics}` for each of the metrics, keys sorted, numbers
-        as in `json`. Several are written at once.
-
-        **Raises:** `ValueError` for what [`zero_app.read_lines`][] would refuse: a step that is
-        no integer, metrics with another step, and values that JSON does not have.
-        """
+        as in `json`. Several are written at once. What [`zero_app.read_lines`][] would refuse
+        raises a `ValueError`: a step that is no integer, metrics with another step, and values that
+        JSON does not have."""
         number = as_step(step, RunError)
         if any(row.get("step", number) != number for row in metrics):
             raise ValueError("`JsonLines.log` was given metrics of another `step`; rename it.")

@@ -39,13 +39,8 @@ class Lock:
     """
 
     def __init__(self, folder: pathlib.Path, *, tell: Callable[[str], object]):
-        """**Arguments:**
-
-        - `tell`: called with a line where it waits for a sign of life of another machine.
-
-        **Raises:** [`zero_app.RunError`][] with the owner's host and process where it lives;
-        `OSError` where the folder cannot be written.
-        """
+        """`tell` is called with a line where it waits for a sign of life of another machine. A
+        folder whose owner lives is refused; `OSError` is raised where it cannot be written."""
         self._path = folder / LOCK
         self._me = {
             "host": socket.gethostname(),

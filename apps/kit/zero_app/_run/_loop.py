@@ -16,12 +16,8 @@ def loop_of(
     buffer: Callable[..., Any],
     augment: Any = None,
 ) -> Loop:
-    """The training loop of a configuration that has a `capacity`.
-
-    **Arguments:**
-
-    - `buffer`: the class of the replay, or a partial of it with what is not in a configuration.
-    """
+    """The training loop of a configuration that has a `capacity`. The `buffer` is the class of the
+    replay, or a partial of it with what is not in a configuration."""
     known: Any = config
     return Loop(
         env=env,

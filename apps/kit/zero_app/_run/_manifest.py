@@ -42,10 +42,8 @@ def write_manifest(
 
 
 def check_files(folder: pathlib.Path, step: int) -> None:
-    """Reads every file of the checkpoint in `folder`.
-
-    **Raises:** `Damage` where any differs from what was written.
-    """
+    """Reads every file of the checkpoint in `folder`, and raises `Damage` where any differs from
+    what was written."""
     if damage := changed(folder, read_manifest(folder, step)["files"]):
         raise _damaged(folder, damage)
 

@@ -11,13 +11,8 @@ from ._provenance import read_of_run
 
 
 def half_width(error: float, count: float = math.inf) -> float:
-    """Half of the 95 % interval of a mean.
-
-    **Arguments:**
-
-    - `error`: its standard error.
-    - `count`: how many numbers it is the mean of, for Student's t; by default the error is known.
-    """
+    """Half of the 95 % interval of a mean with this standard error, by Student's t for the mean of
+    `count` numbers; by default the error is known."""
     from scipy.special import stdtrit  # a tenth of what a command imports
 
     return float(stdtrit(count - 1, 0.975)) * error

@@ -14,12 +14,8 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 def check_memory(size: float, what: str, less: str) -> None:
-    """Refuses what takes more bytes than all devices of this process have.
-
-    **Arguments:**
-
-    - `what`, `less`: the beginning of the message, and of what there may be less.
-    """
+    """Refuses what takes more bytes than all devices of this process have. The message begins with
+    `what`, and names of what there may be `less`."""
     room = _room()
     if room and size > room:
         raise UsageError(

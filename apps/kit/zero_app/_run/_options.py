@@ -123,10 +123,7 @@ class Options:
 def of_seeds(
     config: Config, options: Options, seeds: Sequence[int]
 ) -> list[tuple[Config, Options]]:
-    """The runs of a command: itself, or one of each of its seeds.
-
-    **Raises:** [`zero_app.UsageError`][] where they cannot be trained one after the other.
-    """
+    """The runs of a command: itself, or one of each of its seeds."""
     if not seeds:
         return [(config, options)]
     known: Any = config
@@ -167,10 +164,7 @@ def folder_of(config: Any, options: Options) -> dict[str, Any]:
 
 def following(config: Config, options: Options) -> Config:
     """The configuration with the shards that follow from the devices: one a learning device, where
-    these are a power of two and more than its shards. A run to resume keeps those that it has.
-
-    **Raises:** [`zero_app.UsageError`][] where `envs` or `batch` do not divide into them.
-    """
+    these are a power of two and more than its shards. A run to resume keeps those that it has."""
     known: Any = config
     number = options.launch.num_devices
     learners = number - known.actor_devices

@@ -19,14 +19,9 @@ def version_of(package: str) -> str:
 
 
 def origin_of(source: Any, packages: Iterable[str]) -> dict[str, Any]:
-    """The command of this process, the `versions` of packages, and the commit of the source.
-
-    **Arguments:**
-
-    - `source`: a class or a function, whose file git is asked about. The commit ends in `-dirty`
-        where files differ from it, and is `None` where git does not know the file.
-    - `packages`: names; those that are not installed are left out.
-    """
+    """The command of this process, the `versions` of the packages that are installed, and the
+    commit of the source, a class or function whose file git is asked about. The commit ends in
+    `-dirty` where files differ from it, and is `None` where git does not know the file."""
     versions = {}
     for name in packages:
         try:

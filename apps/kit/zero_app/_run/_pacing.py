@@ -23,11 +23,8 @@ class Pacing:
     """
 
     def __init__(self, every: int, done: int):
-        """**Arguments:**
-
-        - `every`: the steps between two saves; with 0 the clock decides.
-        - `done`: the steps that were done before.
-        """
+        """There are `every` steps between two saves; with 0 the clock decides. `done` steps were
+        done before."""
         self._every = every
         self._next = done + 1  # which tells how long a step takes
         self._last = done, time.monotonic()

@@ -32,14 +32,9 @@ _POLICY = (
 
 
 def page(title: str, parts: Iterable[str], *, refresh: int = 0) -> str:
-    """A page. It runs no script but its own, whatever stands in its parts.
-
-    **Arguments:**
-
-    - `title`: plain text.
-    - `parts`: made by the functions of this module; empty ones are left out.
-    - `refresh`: the seconds after which the browser reads it again; 0 for never.
-    """
+    """A page of parts that the functions of this module made, with plain text as its title. It runs
+    no script but its own, whatever stands in the parts; empty ones are left out. The browser reads
+    it again after `refresh` seconds, unless that is 0."""
     body = "\n".join(filter(None, parts))
     moves = refresh or "<template>" in body
     script = "\n" + (_HERE / "report.js").read_text()
@@ -70,15 +65,9 @@ def charts(heading: str, *parts: str) -> str:
 
 
 def picture(heading: str, caption: str, svg: str, *, kind: str = "") -> str:
-    """A drawing among charts.
-
-    **Arguments:**
-
-    - `heading`, `caption`: plain text.
-    - `svg`: an SVG element. The page defines the colours `var(--ink)`, `var(--line)` and
-        `var(--series-0)` to `var(--series-5)`.
-    - `kind`: a class of the element.
-    """
+    """A drawing among charts: an SVG element, with plain text above it. The page defines
+    the colours `var(--ink)`, `var(--line)` and `var(--series-0)` to `var(--series-5)`; `kind` is a
+    class of the element."""
     opening = f'<figure class="{kind}">' if kind else "<figure>"
     return f"{opening}<h3>{text(heading)}</h3><p>{text(caption)}</p>{svg}</figure>"
 

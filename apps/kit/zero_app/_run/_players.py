@@ -149,13 +149,8 @@ def player_names(app: App[Any]) -> list[str]:
 def player_file(
     app: App[Any], name: str = PRETRAINED, config: AbstractConfig | None = None
 ) -> pathlib.Path:
-    """The file of a trained player that comes with an app.
-
-    **Arguments:**
-
-    - `config`: the configuration whose player `pretrained` is; by default that of the default
-        preset.
-    """
+    """The file of a trained player that comes with an app; `pretrained` is that of the
+    configuration, by default of the default preset."""
     found = name
     if name == PRETRAINED:
         usual = app.presets[app.default_preset] if config is None else config
@@ -185,13 +180,8 @@ def save_player(
     strength: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Writes a player into a file that [`zero_app.load`][] reads: its arrays by their paths,
-    with what is known of it in the metadata.
-
-    **Arguments:**
-
-    - `half`: whether arrays of two and more axes are rounded to 16 bits, as far as these can hold
-        them.
-    """
+    with what is known of it in the metadata. With `half`, arrays of two and more axes are rounded
+    to 16 bits, as far as these can hold them."""
     about = {
         "app": app.name,
         "config": dataclasses.asdict(trained.config),
@@ -206,14 +196,8 @@ def save_player(
 
 def app_of_player(apps: Mapping[str, App[Any]], path: pathlib.Path) -> App[Any]:
     """The app of the run in a folder, whose configuration is one of it, or of a file of a player.
-
-    **Arguments:**
-
-    - `apps`: those that are known, by their names.
-
-    **Raises:** [`zero_app.UsageError`][] with what is wrong with it, of a run as the app says
-    that comes nearest: the one that made it, or else that has most entries of its configuration.
-    """
+    What is wrong with a run is said in the words of the app that comes nearest: the one that made
+    it, or else that has most entries of its configuration."""
     if path.is_file():
         try:
             with safe_open(path, framework="np") as stored:

@@ -44,15 +44,11 @@ def prepare(
     player: AbstractActor | None,
 ) -> LoopState | None:
     """The state after the first games, when a step is compiled; `None` if it is to stop meanwhile.
+    A resumed run has a `state`, and has played them; a new one learns on from `player`, if any.
+    `like` has the shapes and shardings of the state.
 
     Threads compile, because the main thread hears no signal while it waits for XLA: first what
     collects, so that the first games begin early, and what learns while they are played.
-
-    **Arguments:**
-
-    - `state`: that of a resumed run, which has played its first games.
-    - `like`: shapes and shardings of the state.
-    - `player`: what a new run learns on from; `None` for fresh parameters.
     """
     began, last_time, fresh = time.monotonic(), _LastTime(config), state is None
     after = lambda: f"after {time.monotonic() - began:.0f} s"

@@ -41,10 +41,7 @@ _PORT = "zero_train/port"
 
 
 def join(launch: Launch) -> None:
-    """Connects this process to the others of the run, if there are any, before JAX starts.
-
-    **Raises:** [`zero_app.UsageError`][] where process 0 does not answer, or there are two.
-    """
+    """Connects this process to the others of the run, if there are any, before JAX starts."""
     if jax.distributed.is_initialized():
         return
     if launch.coordinator is not None:
@@ -143,11 +140,7 @@ def _host(address: str) -> str:
 @contextlib.contextmanager
 def watched(config: Any, options: Options) -> Iterator[None]:
     """Checks that all processes of a run belong together, and inside the `with` block ends this one
-    with a line when another one ends. Does nothing where there is only one.
-
-    **Raises:** [`zero_app.UsageError`][] where the processes differ in the number of their
-    devices, the configuration, the options or the versions of the packages.
-    """
+    with a line when another one ends. Does nothing where there is only one."""
     if jax.process_count() == 1:
         yield
         return

@@ -51,15 +51,8 @@ def run_of(folder: pathlib.Path) -> str | None:
 
 def check_run(folder: pathlib.Path, *, tell: Callable[[str], object] | None = None) -> None:
     """Checks that all checkpoints and players in `folder` are of its run and its configuration.
-    Damaged ones are left to whoever restores them.
-
-    **Arguments:**
-
-    - `tell`: called with a line where config.json is not what one of them was saved with.
-
-    **Raises:** [`zero_app.RunError`][] with the first that is of another run or, without `tell`,
-    of another configuration.
-    """
+    Damaged ones are left to whoever restores them. With `tell` a configuration in config.json that
+    one of them was not saved with is told in a line, and raises nothing."""
     run, config = run_of(folder), read_object(folder / CONFIG)
     saved = {about.get("run") for _, _, about in _saved(folder)}
     if len(saved) == 1 and None not in saved and run not in saved:
@@ -94,17 +87,10 @@ def check_logs(
     step: int | None = None,
     names: Collection[str] = LOGS.keys(),
 ) -> None:
-    """Checks that the logs in `folder` are what the run wrote.
-
-    **Arguments:**
-
-    - `names`: which of them; by default all.
-    - `tell`: called with a line for each log of which lines were changed or lost.
-    - `step`: the step of the checkpoint that says so; by default the newest.
-
-    **Raises:** [`zero_app.RunError`][] with the file and the line where steps are repeated or not
-    in order.
-    """
+    """Checks that the logs in `folder` of these names, by default all, are what the run wrote, as
+    the checkpoint of `step` says, by default the newest. `tell` is called with a line for each log
+    of which lines were changed or lost. Steps that are repeated or not in order raise a
+    [`zero_app.RunError`][] with the file and the line."""
     of_step = lambda one: step in (None, one[1])
     _, until, about = next(filter(of_step, _saved(folder, CHECKPOINTS)), (None, 0, {}))
     for name in names:
@@ -136,10 +122,7 @@ def finished_steps(folder: pathlib.Path) -> int:
 
 def read_of_run(path: str | os.PathLike[str]) -> Any:
     """Reads a JSON file in the folder of a run, which [`zero_app.RunFolder.write_json`][] wrote,
-    or an older version.
-
-    **Raises:** [`zero_app.RunError`][] where it cannot be read, is not JSON or is of another run.
-    """
+    or an older version."""
     found = read_json(path)
     if isinstance(found, dict) and (of := found.pop("run", None)) is not None:
         folder = pathlib.Path(path).parent

@@ -54,14 +54,9 @@ def curve(
     error: str | Callable[[Mapping[str, Any]], tuple[float, float]] | None = None,
     scale: float = 1.0,
 ) -> Series:
-    """One metric of a run's lines by step. Lines without it are left out.
-
-    **Arguments:**
-
-    - `error`: the name of its standard error, for bars of a 95 % interval, or what gives the
-        lengths of the bars below and above the point of a row.
-    - `scale`: what the metric is multiplied by.
-    """
+    """One metric of a run's lines by step, times `scale`. Lines without it are left out. `error` is
+    the name of its standard error, for bars of a 95 % interval, or what gives the lengths of the
+    bars below and above the point of a row."""
     rows = [row for row in rows if row.get(name) is not None]
     bars = None
     if error is not None:
@@ -92,10 +87,7 @@ def chart(
     from_zero: bool = False,
 ) -> str:
     """Draws curves over the axis of a run, the first `MAX_SERIES` of them; "nothing yet" without
-    points.
-
-    **Arguments:** `series` over steps, and those of `_chart.draw`.
-    """
+    points. The arguments are those of `_chart.draw`, with `series` over steps."""
     from ._chart import draw  # matplotlib: seconds to import
 
     shown = [dataclasses.replace(one, x=run.along(one.x)) for one in series]
@@ -249,10 +241,7 @@ class StoredRun:
     def episodes(self) -> Iterator[Mapping[str, Any]]:
         """The lines of episodes.jsonl, one for each of `evaluations` that told of its episodes: the
         `step`, the `positions` collected until then, whom it is about, and lists of a number for
-        each episode.
-
-        **Raises:** [`zero_app.RunError`][] where a line has something else.
-        """
+        each episode."""
         kind = lambda name: int if name == "positions" else str if name in _WORDS else object
         number = lambda x: type(x) in (int, float) and -MOST < x < MOST
         for row in lines_of(self.folder / "episodes.jsonl", kind, distinct="nothing"):
@@ -270,11 +259,8 @@ class StoredRun:
         task `"hex"`.
 
         A step is one of an environment. It counts the final states of games too, so that it is the
-        same for every seed: steps of the loop, times environments, times moves.
-
-        **Arguments:**
-
-        - `algorithm`: its name there, for all seeds; by default that of the agent.
+        same for every seed: steps of the loop, times environments, times moves. All seeds have the
+        same `algorithm`, by default the name of the agent.
         """
         size = self.config.get("envs", 1) * self.config.get("unroll", 1)
         seconds = dataclasses.replace(self, axis="hours").along
@@ -412,12 +398,8 @@ def optimisation(run: StoredRun) -> str:
 
 
 def imitation(run: StoredRun, *, value_loss: str, value_error: str) -> str:
-    """A section of charts of the metrics of [`zero_train.ExpertIteration`][].
-
-    **Arguments:**
-
-    - `value_loss`, `value_error`: the captions of these two charts.
-    """
+    """A section of charts of the metrics of [`zero_train.ExpertIteration`][], with the captions of
+    two of them."""
     return charts(
         "Learning",
         chart(

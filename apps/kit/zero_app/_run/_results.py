@@ -59,8 +59,8 @@ class Result(NamedTuple):
 class Results:
     """Evaluations of any number of environments, tasks, algorithms and seeds.
 
-    It is immutable, and merging never replaces an evaluation. A resumed run may add its
-    evaluations again if they are equal.
+    It is immutable, and merging never replaces an evaluation: two that differ raise a `ValueError`.
+    A resumed run may add its evaluations again if they are equal.
 
     ```python
     results = Results().add(
@@ -96,14 +96,10 @@ class Results:
         step: int | None,
         elapsed_time: float | None = None,
     ) -> "Results":
-        """Returns the results with one more evaluation, or with more metrics of one.
-
-        **Arguments:**
-
-        - `metrics`: one number per episode by name; see [`zero_train.Evaluation.metrics`][].
-        - `environment`, `task`, `algorithm`, `step`: as in [`zero_app.ResultKey`][].
-        - `seed`: of the run.
-        - `elapsed_time`: seconds since training began. The first one given is kept.
+        """Returns the results with one more evaluation, or with more metrics of one: one number per
+        episode by name, see [`zero_train.Evaluation.metrics`][]. For the identity see
+        [`zero_app.ResultKey`][]. The first `elapsed_time` given is kept: seconds since training
+        began.
 
         **Raises:** `ValueError` for a name that marl-eval cannot read, and for an evaluation that
         contradicts an earlier one.
@@ -116,10 +112,7 @@ class Results:
         return self.merge(Results({key: _checked(key, metrics, elapsed_time)}))
 
     def merge(self, *others: "Results") -> "Results":
-        """Returns these results together with `others`, such as those of other seeds.
-
-        **Raises:** `ValueError` where two differ about one evaluation.
-        """
+        """Returns these results together with `others`, such as those of other seeds."""
         entries = dict(self.entries)
         for other in others:
             check_kind("Results.merge", Results, "Results", other=other)
@@ -134,13 +127,10 @@ class Results:
     def scores(
         self, environment: str, metric: str, *, last: bool = False
     ) -> dict[str, Float[np.ndarray, "runs tasks"]]:
-        """The absolute metric of every algorithm, as means over episodes, in rliable's layout.
+        """The absolute metric of every algorithm, as means over episodes, in rliable's layout. With
+        `last` it is the mean of the last evaluation instead.
 
         Columns are `tasks(environment)`. Rows are runs, which are independent across tasks.
-
-        **Arguments:**
-
-        - `last`: take the mean of the last evaluation instead.
 
         **Raises:** `ValueError` where an algorithm lacks a task, or has more runs of one task than
         of another; where a run lacks the metric, or with `last` ends at another step than others.
@@ -208,17 +198,14 @@ class Results:
 
     @classmethod
     def from_json(cls, data: Any) -> "Results":
-        """Reads what `to_json`, or another program that writes this layout, returned.
-
-        **Raises:** `ValueError` where `data` has another layout, or contradicts itself.
-        """
+        """Reads what `to_json`, or another program that writes this layout, returned. Data of
+        another layout, or that contradicts itself, raises a `ValueError`."""
         return cls().merge(*(cls({key: result}) for key, result in _evaluations(data)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Adds these results to a file, or makes the file, atomically.
-
-        Earlier results stay in the file. Only one process at a time may write to it: give every
-        seed its own file, and `merge` them.
+        """Adds these results to a file, or makes the file, atomically. Earlier results stay in the
+        file. Only one process at a time may write to it: give every seed its own file, and `merge`
+        them.
 
         **Raises:** [`zero_app.RunError`][] where the file holds something else, or contradicts
         these results. It is unchanged then.

@@ -31,11 +31,8 @@ class TensorBoardSink:
     TensorBoard shows as one run."""
 
     def __init__(self, folder: str | os.PathLike[str], *, resumed_at: int | None = None):
-        """**Arguments:**
-
-        - `folder`: for the event files; made if missing.
-        - `resumed_at`: the last step done. TensorBoard hides later steps of the interrupted run.
-        """
+        """The folder is made if it is missing. After `resumed_at`, the last step done, TensorBoard
+        hides the steps of the run that was interrupted."""
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto import event_pb2
 
@@ -98,13 +95,8 @@ class WandbSink:
     """
 
     def __init__(self, project: str, folder: pathlib.Path, config: Mapping[str, Any]):
-        """**Arguments:**
-
-        - `project`: the project's name there.
-        - `folder`: the run folder. Its name is the run's name; its file wandb.id is the run's
-            identity, so that only this folder's own run is ever resumed.
-        - `config`: shown there.
-        """
+        """The name of the run folder is the run's name there; its file wandb.id is the run's
+        identity, so that only this folder's own run is ever resumed."""
         try:
             import wandb  # pyright: ignore[reportMissingImports]  # an extra
         except ImportError as e:
@@ -145,11 +137,8 @@ class MlflowSink:
     """
 
     def __init__(self, experiment: str, folder: pathlib.Path, config: Mapping[str, Any]):
-        """**Arguments:** those of [`zero_app.WandbSink`][], but
-
-        - `experiment`: the experiment's name there; made if it is missing.
-        - `folder`: the run folder, whose file mlflow.id is the run's identity.
-        """
+        """The experiment is made if it is missing. The file mlflow.id of the run folder is the
+        run's identity."""
         for noisy in ("mlflow.store.db", "alembic"):  # which say how they make their tables
             logging.getLogger(noisy).setLevel(logging.WARNING)
         try:
@@ -196,14 +185,8 @@ class BackgroundSink:
         patience: float = 60.0,
         tell: Callable[[str], None] = warn,
     ):
-        """**Arguments:**
-
-        - `name`: what messages call it.
-        - `make`: makes the sink, in the thread.
-        - `room`: the steps that may wait for the sink. Further ones are left out.
-        - `patience`: the seconds that `close` waits for it.
-        - `tell`: called with the line.
-        """
+        """Messages call the sink `name`, and `make` makes it, in the thread. `room` steps may wait
+        for it, and further ones are left out; `close` waits `patience` seconds for it."""
         self._name, self._make, self._tell = name, make, tell
         self._patience = patience
         self._told = False
@@ -250,11 +233,7 @@ class Sinks:
     def __init__(
         self, folder: RunFolder, done: int, name: str, *, wandb: bool = False, mlflow: bool = False
     ):
-        """**Arguments:**
-
-        - `done`: the steps that are done.
-        - `name`: of the project and of the experiment.
-        """
+        """`done` steps are done; `name` is that of the project and of the experiment."""
         self._sinks: list[Sink] = []
         if jax.process_index() > 0:
             return

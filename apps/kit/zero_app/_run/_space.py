@@ -53,11 +53,7 @@ class Sweep:
 
 
 def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[str, Any]:
-    """Optuna's distributions of the flags of a sweep, by the names of the fields.
-
-    **Raises:** [`zero_app.UsageError`][] where training would refuse an end of a range or a choice,
-    and without Optuna.
-    """
+    """Optuna's distributions of the flags of a sweep, by the names of the fields."""
     if importlib.util.find_spec("optuna") is None:
         raise UsageError(_MISSING)
     if not over:

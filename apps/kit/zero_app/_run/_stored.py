@@ -19,27 +19,15 @@ Config = TypeVar("Config")
 def load_config(
     kind: type[Config], folder: str | os.PathLike[str], prog: str, *, run_code: bool = False
 ) -> Config:
-    """The configuration of the run in `folder`.
-
-    **Arguments:**
-
-    - `kind`: the class of the configuration, a [`zero_app.AbstractConfig`][].
-    - `prog`: the app's command.
-    - `run_code`: whether code that the configuration names may be run.
-
-    **Raises:** [`zero_app.UsageError`][] where the folder holds no run, or another app's, or
-    its configuration names code and `run_code` is false.
-    """
+    """The configuration of the run in `folder`, of a class `kind` of the app whose command is
+    `prog`. One that names code is refused without `run_code`."""
     stored = stored_config(kind, folder, prog)
     return config_of(kind, stored, pathlib.Path(folder) / "config.json", prog, run_code=run_code)
 
 
 def stored_config(kind: type[Any], folder: str | os.PathLike[str], prog: str) -> dict[str, Any]:
     """The fields of the configuration of the run in `folder`. Their values are not checked, and
-    nothing is made of them.
-
-    **Raises:** [`zero_app.UsageError`][] where the folder holds no run, or another app's.
-    """
+    nothing is made of them."""
     path = pathlib.Path(folder) / "config.json"
     if not os.path.lexists(path):
         raise UsageError(
@@ -85,10 +73,8 @@ def config_of(
 
 
 def complete(kind: type[Any], stored: Any) -> dict[str, Any]:
-    """A stored configuration, with what older runs lack.
-
-    **Raises:** `ValueError` where its fields are not those of the class.
-    """
+    """A stored configuration, with what older runs lack. A `ValueError` is raised where its fields
+    are not those of the class."""
     if not isinstance(stored, dict):
         raise ValueError("it is no JSON object")
     known = set(inspect.signature(kind).parameters)

@@ -46,17 +46,11 @@ def sweep(
     trains: str,
 ) -> None:
     """Trains a run for each trial, in `OUT/trial-0` and so on, until there are enough, by all
-    workers of the sweep together; what was there already counts.
+    workers of the sweep together; what was there already counts. At the end it says how the command
+    `trains` trains the best.
 
     A trial's value is the mean over its seeds of what the last evaluation measured. A trial whose
     worker was killed is begun anew by another one, and goes on where it has its folder.
-
-    **Arguments:**
-
-    - `seeds`: those of `--seeds`.
-    - `trains`: the command that trains, for what is said at the end.
-
-    **Raises:** [`zero_app.UsageError`][] where the storage has a sweep over something else.
     """
     import optuna
 

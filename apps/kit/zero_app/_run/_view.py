@@ -54,13 +54,9 @@ class View:
         every: float = 20.0,
         console: Console | None = None,
     ):
-        """**Arguments:**
-
-        - `total`, `start`: the number of steps of the run, and of those done before.
-        - `shown`: the label of each metric to show, by its name in metrics.jsonl.
-        - `every`: the seconds between two lines where there is no terminal.
-        - `console`: by default standard output.
-        """
+        """A run of `total` steps, of which `start` were done before. `shown` is the label of each
+        metric to show, by its name in metrics.jsonl, and `every` the seconds between two plain
+        lines."""
         self._total = total
         self._shown = shown
         self._step = start
@@ -87,15 +83,9 @@ class View:
             self._live.stop()
 
     def update(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """Shows a step.
-
-        **Arguments:**
-
-        - `metrics`: as in metrics.jsonl. A missing one is not shown.
-        - `timings`: `seconds` (of this step) and any of `positions_per_second`,
-            `games_per_second`, `compile_seconds`, `host_bytes`, `device_bytes`. Earlier values are
-            kept.
-        """
+        """Shows a step, with metrics as in metrics.jsonl; a missing one is not shown. `timings` are
+        `seconds` (of this step) and any of `positions_per_second`, `games_per_second`,
+        `compile_seconds`, `host_bytes` and `device_bytes`, of which earlier values are kept."""
         self._step = step
         self._metrics.update(metrics)
         self._timings.update(timings)
@@ -106,13 +96,8 @@ class View:
             self.note(self._line())
 
     def evaluation(self, figures: Mapping[str, str], headline: str) -> None:
-        """Shows the result of an evaluation.
-
-        **Arguments:**
-
-        - `figures`: labelled figures, shown beside the progress.
-        - `headline`: one line below them.
-        """
+        """Shows the result of an evaluation: labelled figures beside the progress, and a line below
+        them."""
         self._figures, self._headline = figures, headline
         if self._live is None:
             said = [*(f"{label} {figure}" for label, figure in figures.items()), headline]
@@ -121,12 +106,8 @@ class View:
     @contextlib.contextmanager
     def waiting(self, what: str, expected: float | None) -> Iterator[None]:
         """Shows a moving bar in place of that of the steps, for something that takes long; without
-        a terminal a line, where it is not known that it takes less than `every` seconds.
-
-        **Arguments:**
-
-        - `expected`: how many seconds it took last time, if that is known.
-        """
+        a terminal a line, unless it is known that it takes less than `every` seconds. `expected` is
+        how many seconds it took last time, if that is known."""
         last_time = "" if expected is None else f" (took {expected:.0f} s last time)"
         if self._live is None and (expected is None or expected > self._every):
             self.note(f"{what}{last_time}")

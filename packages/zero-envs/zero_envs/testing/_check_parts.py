@@ -39,10 +39,6 @@ def leaves(tree: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path), x) for path, x in jax.tree.leaves_with_path(tree)]
 
 
-def is_typed_key(leaf: Leaf) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
-
-
 def key_leaf(tree: Any) -> str | None:
     """The path of a PRNG key in a batch."""
     found = (name for name, leaf in leaves(tree) if is_key(name, leaf.dtype, leaf.shape[1:]))
@@ -57,7 +53,8 @@ def kind(leaf: Leaf, axes: int = 1) -> str:
 def check_same(name: str, first: Any, second: Any) -> None:
     """Checks that two calls of a method returned the same."""
     for (where, x), (_, y) in zip(leaves(first), leaves(second), strict=True):
-        if not is_typed_key(x) and not np.array_equal(x, y, equal_nan=True):
+        is_typed = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+        if not is_typed and not np.array_equal(x, y, equal_nan=True):
             fail(f"{name} called twice with the same arguments differs in {where}.")
 
 

@@ -20,15 +20,12 @@ _MIN_VALUE = math.log1p(math.exp(_MIN_RHO)) + _OFFSET
 
 class Dual(eqx.Module):
     """The dual variable of a KL constraint, `softplus(rho) + 1e-8`: a Lagrange multiplier, or the
-    temperature of MPO's E-step (Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256).
+    temperature of MPO's E-step (Abdolmaleki et al. 2018, https://arxiv.org/abs/1812.02256). The
+    gradient acts on `rho`, which is finite and at least -18.
 
     Papers give either the initial `rho`, as `Dual(rho)` does, or the initial multiplier, as
     [`zero_train.losses.Dual.from_value`][] does. Give it its own optimiser, and call `clipped`
     after every step of that.
-
-    **Attributes:**
-
-    - `rho`: what the gradient acts on; finite and at least -18.
     """
 
     rho: Float[Array, "*dims"]

@@ -1,7 +1,8 @@
 """Trust regions: the bounds on the policy in MPO and SPO, and their duals."""
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Float, Shaped
@@ -41,7 +42,37 @@ class AbstractTrustRegion(eqx.Module):
         fit of its own."""
 
 
-class TrustRegion(AbstractTrustRegion):
+class _AbstractMPORegion(AbstractTrustRegion):
+    """A region whose fields are arguments of its loss: the bounds, with names that begin with
+    `epsilon`, and the initial duals."""
+
+    _loss: eqx.AbstractClassVar[Callable[..., Losses]]
+
+    def __check_init__(self):
+        check_kind(type(self).__name__, Dual, "a `Dual`", **self.duals())
+        check_positive(type(self).__name__, **self._bounds())
+
+    def duals(self) -> dict[str, Dual]:
+        return {name: x for name, x in vars(self).items() if not name.startswith("epsilon")}
+
+    def loss(
+        self,
+        policy: Any,
+        target: Any,
+        actions: Shaped[Array, "actions ..."],
+        values: Float[Array, " actions"],
+        duals: dict[str, Dual],
+        *,
+        weights: Float[Array, " actions"] | None = None,
+    ) -> Losses:
+        given: dict[str, Any] = {**self._bounds(), **duals}
+        return self._loss(policy, target, actions, values, weights=weights, **given)
+
+    def _bounds(self) -> dict[str, float]:
+        return {name: x for name, x in vars(self).items() if name.startswith("epsilon")}
+
+
+class TrustRegion(_AbstractMPORegion):
     """One bound on the policy, for discrete actions ([`zero_train.losses.mpo_loss`][]).
 
     **Attributes:**
@@ -56,31 +87,13 @@ class TrustRegion(AbstractTrustRegion):
     temperature: Dual
     alpha: Dual
 
-    def __check_init__(self):
-        check_kind("TrustRegion", Dual, "a `Dual`", **self.duals())
-        check_positive("TrustRegion", **_bounds(self))
-
-    def duals(self) -> dict[str, Dual]:
-        return {"temperature": self.temperature, "alpha": self.alpha}
-
-    def loss(
-        self,
-        policy: Any,
-        target: Any,
-        actions: Shaped[Array, "actions ..."],
-        values: Float[Array, " actions"],
-        duals: dict[str, Dual],
-        *,
-        weights: Float[Array, " actions"] | None = None,
-    ) -> Losses:
-        given: dict[str, Any] = {**_bounds(self), **duals}
-        return mpo_loss(policy, target, actions, values, weights=weights, **given)
+    _loss: ClassVar[Callable[..., Losses]] = staticmethod(mpo_loss)
 
     def constraint(self, policy: Any, target: Any, duals: dict[str, Dual]) -> Losses:
         return constrain(fixed(target).kl(policy), duals["alpha"], self.epsilon_policy)
 
 
-class DecoupledTrustRegion(AbstractTrustRegion):
+class DecoupledTrustRegion(_AbstractMPORegion):
     """Separate bounds on the mean and the deviation, for Gaussian policies
     ([`zero_train.losses.mpo_decoupled_loss`][]).
 
@@ -100,29 +113,7 @@ class DecoupledTrustRegion(AbstractTrustRegion):
     alpha_mean: Dual
     alpha_stddev: Dual
 
-    def __check_init__(self):
-        check_kind("DecoupledTrustRegion", Dual, "a `Dual`", **self.duals())
-        check_positive("DecoupledTrustRegion", **_bounds(self))
-
-    def duals(self) -> dict[str, Dual]:
-        return {
-            "temperature": self.temperature,
-            "alpha_mean": self.alpha_mean,
-            "alpha_stddev": self.alpha_stddev,
-        }
-
-    def loss(
-        self,
-        policy: Any,
-        target: Any,
-        actions: Shaped[Array, "actions ..."],
-        values: Float[Array, " actions"],
-        duals: dict[str, Dual],
-        *,
-        weights: Float[Array, " actions"] | None = None,
-    ) -> Losses:
-        given: dict[str, Any] = {**_bounds(self), **duals}
-        return mpo_decoupled_loss(policy, target, actions, values, weights=weights, **given)
+    _loss: ClassVar[Callable[..., Losses]] = staticmethod(mpo_decoupled_loss)
 
     def constraint(self, policy: Any, target: Any, duals: dict[str, Dual]) -> Losses:
         target = fixed(target)
@@ -132,7 +123,3 @@ class DecoupledTrustRegion(AbstractTrustRegion):
         given = duals["alpha_stddev"], self.epsilon_stddev
         stddev_loss, of_stddev = constrain(target.kl(stddev), *given, suffix="_stddev")
         return mean_loss + stddev_loss, {**of_mean, **of_stddev}
-
-
-def _bounds(region: AbstractTrustRegion) -> dict[str, Any]:
-    return {name: x for name, x in vars(region).items() if name.startswith("epsilon")}

@@ -63,7 +63,6 @@ def lambda_returns(
     end row. A lambda of 0 gives one-step TD targets, and 1 the discounted return. What the
     arguments are, `help(zero_train.returns)` says.
     """
-    check_range("lambda_returns", 0, 1, lambda_=lambda_)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     return solve(*_mixture(reward, discount, value, lambda_, last))
 
@@ -102,7 +101,6 @@ def n_step_returns(
     steps left, the return takes those. `n` is at least 1, the same everywhere or in an array one
     for each row, which takes as many passes as there are rows.
     """
-    check_range("n_step_returns", 0, 1, lambda_=lambda_)
     check_range("n_step_returns", 1, n=n)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     a, b = _mixture(reward, discount, value, lambda_, last)
@@ -167,7 +165,6 @@ def truncated_gae(
 
     **Returns:** the advantages, and the value targets `V + A`, which are the lambda-returns.
     """
-    check_range("truncated_gae", 0, 1, lambda_=lambda_)
     reward, discount, value, lambda_ = stopped(stop_gradient, reward, discount, value, lambda_)
     ends, discount = cut(last, discount)
     error = jnp.where(ends, 0.0, reward + discount * following(value) - value)
@@ -192,7 +189,6 @@ def truncated_gae_from_successors(
     follow them although `discount` is not 0 are `truncated`. They bootstrap from their
     `next_value`, and the sum stops.
     """
-    check_range("truncated_gae_from_successors", 0, 1, lambda_=lambda_)
     reward, discount, value, next_value, lambda_ = stopped(
         stop_gradient, reward, discount, value, next_value, lambda_
     )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._arrays import at_action, check_axes, finite, ratio
-from .._checks import check_positive, check_range
+from .._checks import check_positive
 from ._multistep import cut, end_rows, following, lambda_returns, solve, stopped
 
 
@@ -60,7 +60,6 @@ def importance_sampling_returns(
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * pi / mu`: per-decision
     importance sampling (Precup et al. 2000). With a lambda of 1 it is unbiased, with unbounded
     variance."""
-    check_range("importance_sampling_returns", 0, 1, lambda_=lambda_)
     coefficient = lambda_ * ratio(_of_steps(log_ratio, last))
     return off_policy_returns(
         reward, discount, qvalue, value, coefficient, last, stop_gradient=stop_gradient
@@ -81,7 +80,6 @@ def retrace_returns(
 ) -> Float[Array, " rows"]:
     """[`zero_train.returns.off_policy_returns`][] with `c = lambda * min(1, pi / mu)`:
     Retrace(lambda) (Munos et al. 2016, https://arxiv.org/abs/1606.02647)."""
-    check_range("retrace_returns", 0, 1, lambda_=lambda_)
     coefficient = lambda_ * jnp.exp(jnp.minimum(0.0, _of_steps(log_ratio, last)))
     return off_policy_returns(
         reward, discount, qvalue, value, coefficient, last, stop_gradient=stop_gradient
@@ -105,7 +103,6 @@ def tree_backup_returns(
 
     `policy` holds the probabilities of `pi`; those of illegal actions are not used.
     """
-    check_range("tree_backup_returns", 0, 1, lambda_=lambda_)
     # The policy too: where nothing is legal, a softmax is NaN.
     policy = jnp.where(jnp.isneginf(qvalues), 0.0, policy)
     value = jnp.sum(policy * finite(qvalues), axis=-1)
@@ -132,7 +129,6 @@ def peng_q_lambda_returns(
 ) -> Float[Array, " rows"]:
     """Peng's Q(lambda) (Peng & Williams 1996): [`zero_train.returns.lambda_returns`][] of
     `V = max(Q)`, for any action taken."""
-    check_range("peng_q_lambda_returns", 0, 1, lambda_=lambda_)
     value = finite(jnp.max(qvalues, axis=-1))
     return lambda_returns(
         reward, discount, value, last, lambda_=lambda_, stop_gradient=stop_gradient
@@ -152,7 +148,6 @@ def watkins_q_lambda_returns(
 ) -> Float[Array, " rows"]:
     """Watkins's Q(lambda) (Watkins 1989): [`zero_train.returns.off_policy_returns`][] of
     `V = max(Q)` with `c = lambda` where the action taken is greedy, and `c = 0` elsewhere."""
-    check_range("watkins_q_lambda_returns", 0, 1, lambda_=lambda_)
     value, qvalue = finite(jnp.max(qvalues, axis=-1)), _taken(qvalues, action)
     coefficient = lambda_ * (qvalue == value).astype(value.dtype)
     return off_policy_returns(
@@ -190,7 +185,6 @@ def importance_corrected_td_errors(
     `stop_gradient` says whether the target is a constant. The value, which is subtracted from it,
     always has a gradient, so that half the squared error is a loss.
     """
-    check_range("importance_corrected_td_errors", 0, 1, lambda_=lambda_)
     reward, discount, constant, log_ratio, lambda_ = stopped(
         stop_gradient, reward, discount, value, log_ratio, lambda_
     )
@@ -226,7 +220,6 @@ def vtrace(
     Where `pi = mu` and nothing is clipped they are those of
     [`zero_train.returns.truncated_gae`][].
     """
-    check_range("vtrace", 0, 1, lambda_=lambda_)
     check_positive("vtrace", clip_rho=clip_rho, clip_c=clip_c)
     reward, discount, value, log_ratio, lambda_ = stopped(
         stop_gradient, reward, discount, value, log_ratio, lambda_
