@@ -35,9 +35,9 @@ def perfect(env: AbstractEnvironment) -> AbstractActor:
     """
     assert isinstance(env, AbstractDiscreteEnvironment)  # no agent plays another one for two
     if isinstance(env, PgxEnvironment) and env.game.id == "connect_four":
-        from ._connect_four import Solver, SolverActor
+        from ._connect_four import player, Solver
 
-        return SolverActor(Solver())
+        return player(Solver())
     states = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(0), 16))
     first = np.asarray(_numbers(jax.vmap(env.observe)(states)))
     if env.hidden or isinstance(env, AbstractChanceEnvironment) or (first != first[0]).any():
