@@ -1,12 +1,11 @@
-"""Rates the fixed opponents of `eval --opponent ladder`: `uv run --extra judges python apps/ladders.py
-NAME`, with NAME othello, connect_four or tic_tac_toe.
+"""Rates the fixed opponents of `eval --opponent ladder`:
+`uv run --extra judges python apps/ladders.py NAME`, with NAME othello, connect_four or tic_tac_toe.
 
 Each opponent meets the next two of its row, who are about as strong, in 400 games. A rating never
 changes: the file is made anew only where an opponent or the openings are others.
 """
 
 import datetime
-import pathlib
 import sys
 from typing import Any
 
@@ -49,7 +48,7 @@ def rated(name: str) -> EloLadder:
             players[other],
             players=2,
             games=GAMES,
-            max_moves=MOST_MOVES,
+            max_moves=1000,
             key=jr.fold_in(jr.key(0), i),
             opening_plies=app.opening_plies or OPENING_PLIES,
         )

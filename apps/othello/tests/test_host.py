@@ -8,10 +8,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_app import HostActor, measure
+from zero_app import HostActor, measure, uct as kit_uct
 from zero_envs import Othello
 from zero_othello._engines import opponent, SQUARE_WEIGHTS
 
+from .oracle import random_game
 from .test_solver import legal, with_empty
 
 
@@ -92,7 +93,7 @@ def test_uct_visits_add_up_and_come_to_the_best_move():
         board = with_empty(seed, 6)
         scores = Solver(12).scores(*board)
         visits = np.zeros(65, np.int64)
-        uct(*map(_U, board[:2]), 3000, seed, visits)
+        uct(_U(board[0]), _U(board[1]), 3000, seed, visits)
         assert visits.sum() == 3000 and set(np.flatnonzero(visits)) == set(scores)
         if len(set(map(np.sign, scores.values()))) > 1:
             found_all += 1
@@ -103,12 +104,27 @@ def test_uct_visits_add_up_and_come_to_the_best_move():
 
 
 def test_uct_is_that_of_the_kit():
-    """The share of the visits of each move in a position, on the mean over seeds."""
-    env, playouts = Othello(), 64
-    board = with_empty(2, 12)
-    words = np.array([[x & 2**32 - 1, x >> 32] for x in board[:2]], np.uint32)
-    start = env.init(key=jr.key(0))
-    del words, start
+    """Its visits are on the mean over 128 searches of a position."""
+    env, many, game = Othello(), 128, random_game(4)[:30]
+
+    @jax.jit
+    def state(actions):
+        step = lambda state, action: (env.step(state, action, key=jr.key(0))[0], None)
+        return jax.lax.scan(step, env.init(key=jr.key(0)), actions)[0]
+
+    start = state(jnp.asarray(game, jnp.int32))
+    starts = jax.tree.map(lambda x: jnp.broadcast_to(x, (many, *x.shape)), start)
+    player = kit_uct(env, num_playouts=60)
+    plan = jax.jit(lambda x, keys: player.planner.plan(player.model, x, player.init(x), key=keys))
+    theirs = np.asarray(plan(starts, jr.split(jr.key(1), many))[0].visits)
+    ours = np.zeros((many, 65), np.int64)
+    own, others, _ = position(game)
+    for seed, found in enumerate(ours):
+        uct(_U(own), _U(others), 60, seed, found)
+    assert (theirs.sum(axis=1) == 60).all() and (ours.sum(axis=1) == 60).all()
+    error = np.sqrt((ours.var(axis=0) + theirs.var(axis=0)) / many)
+    difference = np.abs(ours.mean(axis=0) - theirs.mean(axis=0))
+    assert (difference <= 4 * error + 1e-9).all() and (error > 0).sum() > 3
 
 
 def test_a_player_on_the_host_meets_one_on_the_device():

@@ -23,7 +23,7 @@ _WEIGHTS = np.unique(SQUARE_WEIGHTS)[::-1].astype(np.int64)
 _SQUARES = np.array(
     [sum(1 << int(i) for i in np.flatnonzero(SQUARE_WEIGHTS == w)) for w in _WEIGHTS], np.uint64
 )
-#: A game that is over is worth so many times the difference of its discs, more than any sum of weights.
+# What a disc more at the end is worth: more than any sum of weights.
 _DECIDED = 1000
 _INFINITE = 10**6
 
@@ -143,7 +143,8 @@ def uct(own, theirs, playouts, seed, found):
                 size = _widen(node, mine, others, tree, points, size)
             if number[node] == 0:
                 break
-            best, total = -1.0, math.log(max(visits[node] - (node > 0), 1))
+            best, chosen = -1.0, 0
+            total = math.log(max(visits[node] - (node > 0), 1))
             for child in range(begin[node], begin[node] + number[node]):
                 if visits[child] == 0:
                     chosen = child
