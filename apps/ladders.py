@@ -70,6 +70,7 @@ if __name__ == "__main__":
         made = {
             "date": str(datetime.date.today()),
             "command": f"uv run --extra judges python apps/ladders.py {sys.argv[1]}",
+            "commit": subprocess.check_output(("git", "rev-parse", "HEAD"), text=True).strip(),
             "seed": 0,
             "opening_plies": app.opening_plies or OPENING_PLIES,
         }

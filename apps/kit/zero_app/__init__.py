@@ -146,6 +146,7 @@ if typing.TYPE_CHECKING:
     from ._run._stored import load_config as load_config
     from ._run._suite import Suite as Suite
     from ._run._train import train as train
+    from ._run._uct import host_uct as host_uct
     from ._run._view import View as View
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

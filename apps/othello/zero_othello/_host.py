@@ -3,12 +3,10 @@
 A board is what it is in `_solver.py`.
 """
 
-import math
-
 import numpy as np
 from jaxtyping import Bool, Int
 
-from zero_app import compiled, count_bits
+from zero_app import compiled, count_bits, host_uct
 
 from ._board import PASS, SOLVED
 from ._engines import SQUARE_WEIGHTS
@@ -87,91 +85,40 @@ def values(own, theirs, depth, found):
             best = max(best, found[square])
 
 
+# A pass is to play where a disc is.
 @compiled
-def _playout(own, theirs):
-    """1, 1/2 or 0 for the player to move at the end of a game of uniformly random moves."""
-    mine = True
-    while True:
-        empty = ~(own | theirs)
-        legal = moves(own, theirs, empty)
-        if legal:
-            for _ in range(int(np.random.random() * _count(legal))):
-                legal &= legal - _ONE
-            square = _first(legal)
-            flipped = flips(square, own, theirs)
-            own, theirs = own | flipped | (_ONE << _U(square)), theirs ^ flipped
-        elif not moves(theirs, own, empty):
-            result = (np.sign(_count(own) - _count(theirs)) + 1) / 2
-            return result if mine else 1 - result
-        own, theirs, mine = theirs, own, not mine
+def _legal(own, theirs):
+    empty = ~(own | theirs)
+    legal = moves(own, theirs, empty)
+    if not legal and moves(theirs, own, empty):
+        return own & (~own + _ONE)
+    return legal
 
 
 @compiled
-def _widen(node, own, theirs, tree, points, size):
-    """Adds a child for each legal action, in random order, and returns the new number of nodes."""
-    visits, begin, number, action = tree[0], tree[1], tree[2], tree[3]
-    legal, first = moves(own, theirs, ~(own | theirs)), size
-    if not legal and moves(theirs, own, ~(own | theirs)):
-        action[size] = PASS
-        size += 1
-    while legal:
-        place = first + int(np.random.random() * (size - first + 1))
-        action[size] = action[place]
-        action[place] = _first(legal)
-        legal &= legal - _ONE
-        size += 1
-    begin[node], number[node] = first, size - first
-    visits[first:size], begin[first:size], points[first:size] = 0, 0, 0
-    return size
+def _play(own, theirs, square):
+    bit = _ONE << _U(square)
+    if (own | theirs) & bit:
+        return theirs, own
+    flipped = flips(square, own, theirs)
+    return theirs ^ flipped, own | flipped | bit
 
 
 @compiled
-def uct(own, theirs, playouts, seed, found):
-    """Writes the visits of the root's actions after so many playouts into `found`, `[65]`: UCT
-    (Kocsis and Szepesvari, 2006) with `c = sqrt(2)`, as that of [`zero_app.uct`][]."""
-    np.random.seed(seed)
-    # Of each node the visits, the first child, the number of children, and the action before it.
-    tree = np.empty((4, 34 * (playouts + 1)), np.int64)
-    visits, begin, number, action = tree[0], tree[1], tree[2], tree[3]
-    points = np.empty(tree.shape[1])
-    path = np.zeros(playouts + 2, np.int64)
-    visits[0], begin[0], points[0], size = 0, 0, 0, 1
-    for _ in range(playouts):
-        node, depth, mine, others = 0, 0, own, theirs
-        while visits[node] > 0 or node == 0:
-            if begin[node] == 0:
-                size = _widen(node, mine, others, tree, points, size)
-            if number[node] == 0:
-                break
-            best, chosen = -1.0, 0
-            total = math.log(max(visits[node] - (node > 0), 1))
-            for child in range(begin[node], begin[node] + number[node]):
-                if visits[child] == 0:
-                    chosen = child
-                    break
-                score = points[child] / visits[child] + math.sqrt(2 * total / visits[child])
-                if score > best:
-                    best, chosen = score, child
-            node, depth = chosen, depth + 1
-            path[depth] = node
-            square = action[node]
-            if square < PASS:
-                flipped = flips(square, mine, others)
-                mine, others = mine | flipped | (_ONE << _U(square)), others ^ flipped
-            mine, others = others, mine
-        result = 1 - _playout(mine, others)  # for whoever has moved to the node
-        for i in range(depth, -1, -1):
-            visits[path[i]] += 1
-            points[path[i]] += result
-            result = 1 - result
-    for child in range(begin[0], begin[0] + number[0]):
-        found[action[child]] = visits[child]
+def _score(own, theirs):
+    return (np.sign(_count(own) - _count(theirs)) + 1) / 2
+
+
+uct = host_uct(_legal, _play, _score)
 
 
 def play_uct(playouts: int, features: Bool[np.ndarray, "8 8 2"], seed: int) -> int:
     """The most visited action."""
-    found = np.zeros(65, np.int64)
-    uct(*_words(features), playouts, seed, found)
+    own, theirs = _words(features)
+    if not moves(own, theirs, ~(own | theirs)):
+        return PASS
+    found = np.zeros(64, np.int64)
+    uct(own, theirs, playouts, seed, found)
     return _one_of(np.flatnonzero(found == found.max()), seed)
 
 

@@ -42,7 +42,10 @@ APP = App(
     board=by_name("zero_cli._board:board_of"),
     opponents={
         "perfect": by_name("zero_cli._perfect:perfect"),
-        **{f"uct-{n}": ft.partial(by_name("zero_app:uct"), num_playouts=n) for n in PLAYOUTS},
+        **{
+            f"uct-{n}": ft.partial(by_name("zero_cli._perfect:uct"), num_playouts=n)
+            for n in PLAYOUTS
+        },
     },
     episode=by_name("zero_cli._board:episode"),
     commands=CommandsByName(GAME_COMMANDS, list="zero_cli._list:List"),

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Bool
 
-from zero_app import compiled, count_bits, HostActor
+from zero_app import compiled, count_bits, host_uct, HostActor
 
 
 _U = np.uint64
@@ -202,19 +202,54 @@ def player(solver: Solver) -> HostActor:
 
 def _best(solver: Solver, features: Bool[np.ndarray, "6 7 2"], seed: int) -> int:
     own, theirs = (_stones(features[::-1, :, i]) for i in range(2))
-    if _is_won(theirs) or own | theirs == int(_BOARD):
+    if _is_won(_U(theirs)) or own | theirs == int(_BOARD):
         return 0  # the game is over
     scores = solver.scores(own, own | theirs)
     best = [column for column, score in scores.items() if score == max(scores.values())]
     return best[seed % len(best)]
 
 
+@compiled
+def _is_won(stones):
+    """Whether there are four in a row."""
+    for stride in (_U(1), _U(6), _U(7), _U(8)):
+        pairs = stones & stones >> stride
+        if pairs & pairs >> stride + stride:
+            return True
+    return False
+
+
+@compiled
+def _legal(own, theirs):
+    return _ZERO if _is_won(theirs) else ((own | theirs) + _BOTTOM) & _BOARD
+
+
+@compiled
+def _play(own, theirs, cell):
+    return theirs, own | _ONE << _U(cell)
+
+
+@compiled
+def _score(own, theirs):
+    return 0.0 if _is_won(theirs) else 0.5
+
+
+_uct = host_uct(_legal, _play, _score)
+
+
+def uct(playouts: int) -> HostActor:
+    """UCT with so many random playouts a move."""
+    return HostActor(ft.partial(_most_visited, playouts))
+
+
+def _most_visited(playouts: int, features: Bool[np.ndarray, "6 7 2"], seed: int) -> int:
+    own, theirs = (_U(_stones(features[::-1, :, i])) for i in range(2))
+    found = np.zeros(64, np.int64)
+    _uct(own, theirs, playouts, seed, found)
+    best = np.flatnonzero(found == found.max())
+    return int(best[seed % len(best)]) // 7
+
+
 def _stones(cells: Bool[np.ndarray, "6 7"]) -> int:
     """A set of cells, whose first row is at the bottom."""
     return sum(1 << 7 * int(column) + int(row) for row, column in np.argwhere(cells))
-
-
-def _is_won(stones: int) -> bool:
-    """Whether there are four in a row."""
-    pairs = [(stones & stones >> stride, stride) for stride in (1, 6, 7, 8)]
-    return any(pair & pair >> 2 * stride for pair, stride in pairs)
