@@ -6,6 +6,7 @@ changes: the file is made anew only where an opponent or the openings are others
 """
 
 import datetime
+import subprocess
 import sys
 from typing import Any
 
