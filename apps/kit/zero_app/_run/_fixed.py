@@ -55,6 +55,11 @@ class FixedLadder:
         results = lines(map(json.dumps, self.results))
         write_whole(pathlib.Path(path), f'{text}  "results": [\n{results}\n  ]\n}}\n')
 
+    @property
+    def known(self) -> dict[str, float]:
+        """The ratings without their errors."""
+        return {name: elo for name, (elo, _) in self.ratings.items()}
+
     def rate(self, rows: Mapping[str, Mapping[str, Any]]) -> tuple[float, float]:
         """The rating of a player and its standard error, with those of the opponents held as they
         are: the maximum of the likelihood, as [`zero_train.fit_elo`][] has it.
@@ -63,9 +68,7 @@ class FixedLadder:
 
         - `rows`: by the names of opponents, what [`zero_app.measure`][] found of the player.
         """
-        anchor, *_ = self.ratings
-        known = {name: elo for name, (elo, _) in self.ratings.items()}
-        games = EloLadder(anchor, known=known)
+        games = EloLadder(next(iter(self.ratings)), known=self.known)
         for name, row in rows.items():
             games = games.add_result("", name, row["wins"] + row["draws"] / 2, row["games"])
         return games.ratings()[""]
