@@ -90,15 +90,16 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--games", type=int, default=400, help="of each match")
     parser.add_argument("--out", default=f"runs/speedrun-{game.rpartition('/')[2]}")
-    parser.add_argument("flags", nargs="*", help="of `zero train`, after --")
-    given = parser.parse_args()
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    given, flags = parser.parse_args(words[:end]), words[end + 1 :]
     minutes, bars = every[given.bars]
     start_jax()
-    taken = []
+    taken: list[float] = []
     for seed in given.seeds:
         out = pathlib.Path(f"{given.out}-{seed}")
         words = ["train", game, "--seed", str(seed), "--max-minutes", str(minutes)]
-        words += ["--out", str(out), *given.flags]
+        words += ["--out", str(out), *flags]
         began = trained(words, given.cores)
         row = first(out, began, bars, given.games)
         taken.append(row["minutes"] if row["passed"] == len(bars) else float("inf"))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json as json_text
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import jax
@@ -78,11 +78,11 @@ class Eval(AbstractPlayerCommand):
         known = {"env": name, "step": trained.step, "simulations": number, "opponent": opponent}
         known = {what: value for what, value in known.items() if value is not None}
 
-        def played(opponent: str | None) -> dict[str, Any]:
+        def played(other: AbstractActor | None) -> dict[str, Any]:
             return measure(
                 env,
                 player,
-                None if opponent is None else self._opponent(app, trained, opponent, number),
+                other,
                 players=players,
                 games=self.games,
                 max_moves=getattr(trained.config, "max_moves", MOST_MOVES),
@@ -91,8 +91,10 @@ class Eval(AbstractPlayerCommand):
             )[0]
 
         if opponent == LADDER:
-            return self._ladder(asked_ladder(app, trained.config), played, known, about)
-        row = played(opponent)
+            ladder = asked_ladder(app, trained.config)
+            others = {name: self._opponent(app, trained, name, number) for name in ladder.ratings}
+            return self._ladder(ladder, others, played, known, about)
+        row = played(None if opponent is None else self._opponent(app, trained, opponent, number))
         if self.json:
             print(json_text.dumps(known | row))
             return
@@ -103,15 +105,17 @@ class Eval(AbstractPlayerCommand):
     def _ladder(
         self,
         ladder: FixedLadder,
-        played: Callable[[str], dict[str, Any]],
+        others: Mapping[str, AbstractActor],
+        played: Callable[[AbstractActor], dict[str, Any]],
         known: dict[str, Any],
         about: str,
     ) -> None:
         """Rates the player by its games against all opponents of the ladder."""
         rows = {}
-        for name, (elo, _) in ladder.ratings.items():
-            rows[name] = played(name)
+        for name, other in others.items():
+            rows[name] = played(other)
             if not self.json:
+                elo = ladder.known[name]
                 print(f"Elo {elo:.0f}: {sentence(rows[name], name)}", flush=True)
         elo, se = ladder.rate(rows)
         if self.json:
