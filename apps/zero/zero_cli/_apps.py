@@ -30,7 +30,7 @@ from ._config import presets
 
 
 #: The playouts a move of the fixed opponents of any game.
-PLAYOUTS = 200, 1000, 5000
+PLAYOUTS = 20, 200, 1000, 5000
 
 #: Any game by tree search. `zero train` gives it the presets of the environment.
 APP = App(
