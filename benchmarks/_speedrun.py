@@ -112,7 +112,10 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
 def first(out: pathlib.Path, began: float, bars: Sequence[Bar], games: int) -> dict[str, Any]:
     """The first player of a run that passes all bars, or else the one that passes most of them."""
     best: dict[str, Any] = {"passed": -1}
-    for path in sorted(x for x in (out / "players").iterdir() if x.name.isdecimal()):
+    kept = sorted(x for x in out.glob("parameters/*") if x.name.isdecimal())
+    if not kept:
+        raise SystemExit(f"{out} has kept no player; give more minutes")
+    for path in kept:
         player = f"{out}@{int(path.name)}"
         figures = measured(player, bars, games)
         passed = sum(

@@ -68,7 +68,7 @@ def test_a_speedrun_counts_the_first_player_that_passes(monkeypatch, tmp_path):
     monkeypatch.setattr(speedrun, "app_of", lambda player: ("app", player))
     monkeypatch.setattr(speedrun, "load", lambda app, player: type("", (), {"origin": {}}))
     for step in strength:
-        (tmp_path / "players" / f"{step:08d}").mkdir(parents=True)
+        (tmp_path / "parameters" / f"{step:08d}").mkdir(parents=True)
     bars = [("--opponent random", "score", 0.5), ("--suite a", "kept", 0.7),
             ("--suite a", "loss_mean", 2.5)]  # fmt: skip
     row = speedrun.first(tmp_path, 0.0, bars, 40)
