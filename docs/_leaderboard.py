@@ -23,8 +23,8 @@ train, measure, and print a JSON line for each seed. To add a player, append its
 `benchmarks/leaderboard.jsonl` and run `python docs/_leaderboard.py`.
 
 Minutes are those from the command to the first player that was kept and passes, compiling and
-evaluations included. Who passes some of the bars is listed below those that pass all. Several seeds
-are one row, with their medians.
+evaluations included. Bars are tried in order until one is missed, and who passes some of them is
+listed below those that pass all. Several seeds are one row, with their medians.
 """
 
 
