@@ -83,6 +83,7 @@ if typing.TYPE_CHECKING:
         with_simulations as with_simulations,
     )
     from ._run._film import check_path as check_path, drawn as drawn, Frame as Frame
+    from ._run._fixed import FixedLadder as FixedLadder, ladder_of as ladder_of
     from ._run._flags import check_flags as check_flags
     from ._run._folder import (
         check_finite as check_finite,
@@ -111,6 +112,7 @@ if typing.TYPE_CHECKING:
         SCORE as SCORE,
         WON as WON,
     )
+    from ._run._opponents import HostActor as HostActor, uct as uct
     from ._run._options import Launch as Launch, Options as Options
     from ._run._page import charts as charts, picture as picture, table as table, tables as tables
     from ._run._players import (
@@ -144,6 +146,7 @@ if typing.TYPE_CHECKING:
     from ._run._stored import load_config as load_config
     from ._run._suite import Suite as Suite
     from ._run._train import train as train
+    from ._run._uct import host_uct as host_uct
     from ._run._view import View as View
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -8,7 +8,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_othello._engines import opponent, SQUARE_WEIGHTS, uct
+from zero_app import uct
+from zero_othello._engines import opponent, SQUARE_WEIGHTS
 from zero_train import match, RandomActor
 
 from .helpers import othello, parse, WIPE_OUT

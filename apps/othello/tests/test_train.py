@@ -11,6 +11,7 @@ import pytest
 
 from zero_app import (
     Checkpoints,
+    ladder_of,
     Launch,
     load,
     Options,
@@ -35,6 +36,8 @@ def test_positions_are_counted_and_players_rated(tiny_run, small_config, check_e
     assert lines[-1]["positions"] + lines[-1]["games"] == collected
     elo = {p["name"]: p["elo"] for p in json.loads((tiny_run / "elo.json").read_text())["players"]}
     assert elo.keys() == {"random", "positional", "step 12", "step 24"} and elo["random"] == 0
+    fixed = ladder_of(APP, small_config)
+    assert fixed is not None and elo["positional"] == fixed.known["positional"]
     opponents = [x["opponent"] for x in read_lines(tiny_run / "evaluations.jsonl")]
     assert opponents == ["random", "positional", "random", "positional", "step 12"]
 

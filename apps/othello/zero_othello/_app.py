@@ -18,6 +18,9 @@ from zero_app import (
 from ._config import Config, OPENING_PLIES, PRESETS
 
 
+#: Of the fixed opponents those that search on the host.
+SEARCHES = ("uct-200", "uct-1000", "uct-5000", "alpha-beta-4", "alpha-beta-6")
+
 APP = App(
     name="othello",
     about="Train an AlphaZero player of Othello and play against it.",
@@ -32,10 +35,11 @@ APP = App(
     preset="standard" if expects_accelerator() else "quick",
     opponents={
         name: ft.partial(by_name("zero_othello._engines:opponent"), name)
-        for name in ("random", "greedy", "positional", "uct")
+        for name in ("random", "greedy", "positional", "uct", *SEARCHES)
     },
     opening_plies=OPENING_PLIES,
     suites=pathlib.Path(__file__).with_name("suites"),
+    ladders=pathlib.Path(__file__).with_name("ladders"),
     program=("zero-othello", importlib.metadata.version("zero-othello")),
 )
 

@@ -3,13 +3,14 @@
 import functools as ft
 from typing import Any
 
-from zero_app import elo_ladder, Evaluate, loop_of, RunFiles
+from zero_app import elo_ladder, Evaluate, ladder_of, loop_of, RunFiles
 from zero_envs import Othello, PgxEnvironment
 from zero_memory import EpisodeBuffer
 from zero_nets import AlphaZeroNet, BoardSymmetries
 from zero_search import AbstractPlanner
 from zero_train import EnvironmentModel, Loop
 
+from ._app import APP
 from ._config import Config, LONGEST_GAME, OPENING_PLIES
 from ._engines import opponent
 from ._mctx import MctxSearch
@@ -42,6 +43,7 @@ def build_evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
         simulations=config.ladder_simulations,
         max_moves=LONGEST_GAME,
         opening_plies=OPENING_PLIES,
+        fixed=ladder_of(APP, config),
     )
 
 

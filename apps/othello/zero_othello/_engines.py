@@ -1,5 +1,6 @@
 """Opponents without training, for measuring a trained player."""
 
+import functools as ft
 from typing import Any
 
 import jax
@@ -8,11 +9,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, Int32, Key, PyTree
 
+from zero_app import HostActor, uct
 from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
-from zero_search import PlayoutModel, sample_action, TreeSearch
-from zero_train import AbstractActor, EnvironmentModel, indifferent, PlanningActor, RandomActor
-
-from ._config import LONGEST_GAME
+from zero_search import sample_action
+from zero_train import AbstractActor, RandomActor
 
 
 _QUADRANT = np.array(
@@ -78,18 +78,18 @@ class SquareActor(AbstractActor[None]):
         del carry, action, next_state, transition
 
 
-def uct(env: AbstractDiscreteEnvironment, *, num_playouts: int = 200) -> PlanningActor:
-    """UCT (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", 2006) with c = sqrt(2) for
-    win rates and `num_playouts` uniformly random playouts per move. It plays the most visited move,
-    and keeps no tree between moves."""
-    model = PlayoutModel(EnvironmentModel(env, indifferent), num_steps=LONGEST_GAME)
-    return PlanningActor(TreeSearch.uct(num_playouts), model)
-
-
 def opponent(name: str, env: Any) -> AbstractActor:
     """An opponent by name: a `random` legal move, the `greedy` one that flips the most discs, the
-    `positional` one with the largest sum of `SQUARE_WEIGHTS` after one ply, and `uct`. Ties are
-    broken at random."""
+    `positional` one with the largest sum of `SQUARE_WEIGHTS` after one ply, and `uct` with 200
+    playouts a move. On the host, with the extra `judges`, `uct-N` has N playouts, and
+    `alpha-beta-N` the largest such sum after N plies, and from 12 empty squares on the best score.
+    Ties are broken at random."""
+    kind, _, number = name.rpartition("-")
+    if kind:
+        from ._host import AlphaBeta, play_uct
+
+        number = int(number)
+        return HostActor(ft.partial(play_uct, number) if kind == "uct" else AlphaBeta(number))
     if name == "random":
         return RandomActor()
     if name == "uct":

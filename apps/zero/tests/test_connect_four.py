@@ -19,7 +19,7 @@ from zero_cli._worlds import build_world
 
 pytest.importorskip("numba", reason="the solver needs numba, of the extra judges")
 
-from zero_cli._connect_four import position, Solver, wins
+from zero_cli._connect_four import _legal, _play, _score, _uct, position, Solver, uct, wins
 
 
 def left(number: int, score: int) -> int:
@@ -162,6 +162,41 @@ def test_the_perfect_player_never_loses_what_it_has(zero):
         assert first == 1 - second
     code, _, err = zero("eval", "pgx/connect_four", "--opponent", "perfect")
     assert code == 2 and "a game; give --opening-plies 8 or more." in err
+
+
+def test_uct_wins_at_once_and_parries():
+    """Its visits add up. Three in a column are completed, by the opponent too."""
+    player = uct(400)
+    for actions, best in (([3, 0, 3, 0, 3, 6], 3), ([3, 0, 3, 0, 3], 3), ([2, 2, 3, 3], None)):
+        own, both = position(actions)
+        visits = np.zeros(64, np.int64)
+        _uct(np.uint64(own), np.uint64(own ^ both), 400, 0, visits)
+        assert visits.sum() == 400 and (visits > 0).sum() == 7
+        if best is not None:
+            assert np.argmax(visits) // 7 == best
+            planes = [[own >> 7 * c + r & 1, (own ^ both) >> 7 * c + r & 1]
+                      for r in range(5, -1, -1) for c in range(7)]  # fmt: skip
+            features = np.array(planes, bool).reshape(6, 7, 2)
+            assert player.choose(features, 5) == player.choose(features, 5) == best
+
+
+def test_its_playouts_end_as_pgx_says():
+    """Whole games: a search of one playout after each of the moves has the result of a loss, a draw
+    or a win, and no legal move is left where the game is over."""
+    for actions in games()[:40]:
+        own, both = position(actions)
+        over = np.uint64(own), np.uint64(own ^ both)
+        assert int(_legal(*over)) == 0 and _score(*over) == (0 if is_won(own ^ both) else 0.5)
+        own, both = position(actions[:-1])
+        cells = int(_legal(np.uint64(own), np.uint64(own ^ both)))
+        assert cells.bit_count() == sum(not both >> 7 * c + 5 & 1 for c in range(7))
+        cell = both ^ position(actions)[1]
+        assert cells & cell
+        after = _play(np.uint64(own), np.uint64(own ^ both), cell.bit_length() - 1)
+        assert tuple(map(int, after)) == (
+            position(actions)[0],
+            position(actions)[0] ^ position(actions)[1],
+        )
 
 
 def test_a_trained_player_is_judged_by_a_set(zero):

@@ -1,6 +1,7 @@
 """The apps, and which of them a run belongs to. Each has its own configuration and commands."""
 
 import difflib
+import functools as ft
 import importlib.metadata
 import os
 import pathlib
@@ -28,6 +29,9 @@ from ._agents import OWN_APPS, TRAINED
 from ._config import presets
 
 
+#: The playouts a move of the fixed opponents of any game.
+PLAYOUTS = 20, 200, 1000, 5000
+
 #: Any game by tree search. `zero train` gives it the presets of the environment.
 APP = App(
     name="zero",
@@ -36,12 +40,19 @@ APP = App(
     build=by_name("zero_cli._build:build_loop"),
     evaluation=by_name("zero_cli._build:build_evaluation"),
     board=by_name("zero_cli._board:board_of"),
-    opponents={"perfect": by_name("zero_cli._perfect:perfect")},
+    opponents={
+        "perfect": by_name("zero_cli._perfect:perfect"),
+        **{
+            f"uct-{n}": ft.partial(by_name("zero_cli._perfect:uct"), num_playouts=n)
+            for n in PLAYOUTS
+        },
+    },
     episode=by_name("zero_cli._board:episode"),
     commands=CommandsByName(GAME_COMMANDS, list="zero_cli._list:List"),
     preset="quick",
     players=pathlib.Path(__file__).with_name("players"),
     suites=pathlib.Path(__file__).with_name("suites"),
+    ladders=pathlib.Path(__file__).with_name("ladders"),
     operands="ENV",
     program=("zero", importlib.metadata.version("zero-games")),
 )

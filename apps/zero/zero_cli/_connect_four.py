@@ -7,19 +7,13 @@ to its player and as much less to the other one, so that early wins are worth mo
 0.
 """
 
+import functools as ft
 from collections.abc import Iterable
-from typing import Any, ClassVar
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int, Key, PyTree
+from jaxtyping import Bool
 
-from zero_app import compiled, count_bits
-from zero_envs import Observation, Transition
-from zero_search import sample_action
-from zero_train import AbstractActor
+from zero_app import compiled, count_bits, host_uct, HostActor
 
 
 _U = np.uint64
@@ -200,53 +194,62 @@ def position(actions: Iterable[int]) -> tuple[int, int]:
     return own, both
 
 
-class SolverActor(AbstractActor[None]):
+def player(solver: Solver) -> HostActor:
     """Draws one of the best moves of each position of pgx's Connect Four: of those that win the
-    soonest, or draw, or lose the latest. Its record is `None`.
+    soonest, or draw, or lose the latest. Before 8 plies a move takes long."""
+    return HostActor(ft.partial(_best, solver), fewest_plies=8)
 
-    **Attributes:**
 
-    - `solver`: whose moves it plays, on the host.
-    - `fewest_plies`: before so many a move takes long, and `eval` asks for longer openings.
-    """
+def _best(solver: Solver, features: Bool[np.ndarray, "6 7 2"], seed: int) -> int:
+    own, theirs = (_stones(features[::-1, :, i]) for i in range(2))
+    if _is_won(_U(theirs)) or own | theirs == int(_BOARD):
+        return 0  # the game is over
+    scores = solver.scores(own, own | theirs)
+    best = [column for column, score in scores.items() if score == max(scores.values())]
+    return best[seed % len(best)]
 
-    solver: Solver = eqx.field(static=True)
-    fewest_plies: ClassVar[int] = 8
 
-    def init(self, state: PyTree[Array]) -> None:
-        del state
+@compiled
+def _is_won(stones):
+    """Whether there are four in a row."""
+    for stride in (_U(1), _U(6), _U(7), _U(8)):
+        pairs = stones & stones >> stride
+        if pairs & pairs >> stride + stride:
+            return True
+    return False
 
-    def act(
-        self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
-    ) -> tuple[Int[Array, " batch"], None, None]:
-        del state, carry
-        shape = jax.ShapeDtypeStruct((len(obs.features), 7), jnp.float32)
-        best = jax.pure_callback(self._best, shape, obs.features)
-        return sample_action(best, 1.0, key=key), None, None
 
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, action, next_state, transition
+@compiled
+def _legal(own, theirs):
+    return _ZERO if _is_won(theirs) else ((own | theirs) + _BOTTOM) & _BOARD
 
-    def _best(self, features: Bool[Any, "batch 6 7 2"]) -> Float32[np.ndarray, "batch 7"]:
-        """1 for the best moves, 0 for others, and 1 for all where the game is over."""
-        best = np.ones((len(features), 7), np.float32)
-        for row, planes in zip(best, np.asarray(features), strict=True):
-            own, theirs = (_stones(planes[::-1, :, i]) for i in range(2))
-            if not _is_won(theirs) and own | theirs != int(_BOARD):
-                scores = self.solver.scores(own, own | theirs)
-                most = max(scores.values())
-                row[:] = [scores.get(column) == most for column in range(7)]
-        return best
+
+@compiled
+def _play(own, theirs, cell):
+    return theirs, own | _ONE << _U(cell)
+
+
+@compiled
+def _score(own, theirs):
+    return 0.0 if _is_won(theirs) else 0.5
+
+
+_uct = host_uct(_legal, _play, _score)
+
+
+def uct(playouts: int) -> HostActor:
+    """UCT with so many random playouts a move."""
+    return HostActor(ft.partial(_most_visited, playouts))
+
+
+def _most_visited(playouts: int, features: Bool[np.ndarray, "6 7 2"], seed: int) -> int:
+    own, theirs = (_U(_stones(features[::-1, :, i])) for i in range(2))
+    found = np.zeros(64, np.int64)
+    _uct(own, theirs, playouts, seed, found)
+    best = np.flatnonzero(found == found.max())
+    return int(best[seed % len(best)]) // 7
 
 
 def _stones(cells: Bool[np.ndarray, "6 7"]) -> int:
     """A set of cells, whose first row is at the bottom."""
     return sum(1 << 7 * int(column) + int(row) for row, column in np.argwhere(cells))
-
-
-def _is_won(stones: int) -> bool:
-    """Whether there are four in a row."""
-    pairs = [(stones & stones >> stride, stride) for stride in (1, 6, 7, 8)]
-    return any(pair & pair >> 2 * stride for pair, stride in pairs)

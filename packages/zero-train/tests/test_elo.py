@@ -165,3 +165,40 @@ def test_numbers_of_arrays_will_do(of, unhooked):
 def test_a_ladder_refuses_impossible_results(args):
     with pytest.raises(ValueError, match="add_result"):
         EloLadder("random").add_result(*args)
+
+
+@pytest.mark.parametrize("prior", [0.0, 0.5])
+def test_with_known_ratings_only_the_others_are_fitted(prior):
+    scores, games = tournament([0, 150, -80, 300, 420], 20, np.random.default_rng(3))
+    virtual = scores + prior / 2 * (games > 0)
+    points = 400 / math.log(10)
+
+    def loss(free):
+        r = np.array([0.0, 200 / points, -100 / points, *free])
+        return np.sum(virtual * np.logaddexp(0, r[None, :] - r[:, None]))
+
+    best = optimize.minimize(loss, np.zeros(2), method="BFGS", options=dict(gtol=1e-6))
+    fit = fit_elo(scores, games, prior=prior, known={1: 200.0, 2: -100.0})
+    np.testing.assert_allclose(fit.ratings, [0, 200, -100, *points * best.x], atol=0.01)
+    np.testing.assert_allclose(fit.standard_errors[:3], 0)
+    # With the rating of everybody else known, the information is that of independent games.
+    alone = fit_elo(scores, games, prior=prior, known=dict(enumerate(fit.ratings[:4])))
+    expected = [1 / (1 + 10 ** ((r - alone.ratings[4]) / 400)) for r in fit.ratings[:4]]
+    information = sum((20 + prior) * p * (1 - p) for p in expected)
+    assert alone.standard_errors[4] == pytest.approx(points / math.sqrt(information))
+
+
+def test_who_met_only_known_players_is_rated():
+    """Though these have not met each other, and one has lost every game."""
+    ladder = EloLadder("random", known={"uct": 300.0}, prior=0)
+    ladder = ladder.add_result("new", "random", 10, 10).add_result("new", "uct", 5, 10)
+    elo, _ = ladder.ratings()["new"]
+    lost = lambda x: 1 / (1 + 10 ** (x / 400))
+    assert 10 * lost(elo) == pytest.approx(5 - 10 * lost(elo - 300))
+    assert ladder.ratings()["uct"] == (300, 0)
+
+
+@pytest.mark.parametrize("known", [{2: 0.0}, {-1: 0.0}, {1: math.nan}])
+def test_impossible_known_ratings_are_named(known):
+    with pytest.raises(ValueError, match="known="):
+        fit_elo(*two(75, 100), known=known)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float, Real
@@ -20,8 +21,9 @@ class EloRatings:
     **Attributes:**
 
     - `ratings`: the maximum of the regularised likelihood.
-    - `covariance`: inverse Fisher information with the anchor held fixed (its row and column
-        are 0). The variance of a difference is `c[i, i] + c[j, j] - 2 c[i, j]`.
+    - `covariance`: inverse Fisher information with the anchor and other known ratings held fixed
+        (their rows and columns are 0). The variance of a difference is
+        `c[i, i] + c[j, j] - 2 c[i, j]`.
     """
 
     ratings: Float[np.ndarray, " actors"]
@@ -39,6 +41,7 @@ def fit_elo(
     *,
     anchor: int = 0,
     prior: float = 0.5,
+    known: Mapping[int, float] | None = None,
 ) -> EloRatings:
     """Fits Bradley-Terry ratings to a table of results by maximum likelihood.
 
@@ -61,15 +64,24 @@ def fit_elo(
     - `anchor`: the actor whose rating is 0.
     - `prior`: virtual draws a pair; 0 for plain maximum likelihood. No finite rating exists of
         actors that are not connected by games or, without a prior, by both wins and losses.
+    - `known`: the ratings of other actors than the anchor, which are held as they are. What the
+        others are rated then is relative to all of these, whose errors are not part of theirs.
     """
     scores, games = reals("scores", scores), reals("games", games)
     _check(scores, games, anchor, prior)
+    known = {**(known or {}), anchor: 0.0}
+    if not all(0 <= i < len(games) and math.isfinite(rating) for i, rating in known.items()):
+        raise ValueError(
+            f"fit_elo(known={known}): give finite ratings by the numbers of actors, 0 to "
+            f"{len(games) - 1}"
+        )
     met = games > 0
     scores, games = scores + met * (prior / 2), games + met * prior
-    _check_connected(scores, anchor)
+    _check_connected(scores, anchor, [*known])
 
-    free = np.arange(len(games)) != anchor
+    free = ~np.isin(np.arange(len(games)), [*known])
     theta = np.zeros(len(games))
+    theta[[*known]] = np.array([*known.values()]) / _SCALE
     for _ in range(_MAX_NEWTON_STEPS):
         gradient, information = _derivatives(theta, scores, games)
         step = np.zeros_like(theta)
@@ -126,9 +138,11 @@ def _check(scores: np.ndarray, games: np.ndarray, anchor: int, prior: float) -> 
         )
 
 
-def _check_connected(scores: np.ndarray, anchor: int) -> None:
-    """A finite maximum exists iff points flow from everybody to everybody (Ford, 1957)."""
+def _check_connected(scores: np.ndarray, anchor: int, known: list[int]) -> None:
+    """A finite maximum exists iff points flow from everybody to everybody (Ford, 1957), where those
+    with known ratings are as one."""
     reach = (scores > 0) | np.eye(len(scores), dtype=bool)
+    reach[np.ix_(known, known)] = True
     for _ in range(max(1, len(scores).bit_length())):
         reach = (reach.astype(np.int64) @ reach.astype(np.int64)) > 0
     cut = np.flatnonzero(~(reach[anchor] & reach[:, anchor]))
@@ -145,7 +159,7 @@ class EloLadder:
     """A pool of actors and their scores against each other.
 
     Immutable and made of plain values: `json.dumps(dataclasses.asdict(ladder))` stores it, and
-    `EloLadder(anchor, tuple(map(tuple, results)), prior)` restores it.
+    `EloLadder(anchor, tuple(map(tuple, results)), prior, known)` restores it.
 
     **Attributes:**
 
@@ -153,11 +167,14 @@ class EloLadder:
         different days can be compared.
     - `results`: `(name, name, score of the former, games)`, in the order they came.
     - `prior`: see [`zero_train.fit_elo`][].
+    - `known`: by name the ratings of other actors that are held as they are, see
+        [`zero_train.fit_elo`][].
     """
 
     anchor: str
     results: tuple[tuple[str, str, float, int], ...] = ()
     prior: float = 0.5
+    known: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         check_kind("EloLadder", str, "the name of an actor", anchor=self.anchor)
@@ -197,7 +214,9 @@ class EloLadder:
         return scores, games
 
     def ratings(self) -> dict[str, tuple[float, float]]:
-        """Every actor's `(rating, standard error)`; the anchor has `(0, 0)`."""
-        fit = fit_elo(*self.table(), prior=self.prior)
+        """Every actor's `(rating, standard error)`; the anchor has `(0, 0)`, and the error of a
+        known rating is 0."""
+        known = {i: self.known[name] for i, name in enumerate(self.names) if name in self.known}
+        fit = fit_elo(*self.table(), prior=self.prior, known=known)
         values = zip(fit.ratings.tolist(), fit.standard_errors.tolist(), strict=True)
         return dict(zip(self.names, values, strict=True))

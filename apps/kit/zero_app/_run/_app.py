@@ -120,6 +120,9 @@ class App(Generic[Config]):
     - `called_by`: the command that its users type, where this is not `name`.
     - `suites`: a folder of [`zero_app.Suite`][]s for `eval`, a file `NAME.npz` each; where the
         configuration has a field `env`, they are in a folder of its name.
+    - `ladders`: a folder of the ratings of fixed opponents for `eval --opponent ladder`, a file
+        `NAME.json` each that `apps/ladders.py` makes; NAME is this one or, where the configuration
+        has a field `env`, the environment.
     - `program`: the name and the version that it says over the Go Text Protocol.
     """
 
@@ -145,6 +148,7 @@ class App(Generic[Config]):
     presets_of: Callable[[str, Sequence[str]], Mapping[str, Config]] | None = None
     called_by: str = ""
     suites: pathlib.Path | None = None
+    ladders: pathlib.Path | None = None
     program: tuple[str, str] = ("zero", importlib.metadata.version("zero-app"))
 
     @property

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json as json_text
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import jax
@@ -14,6 +15,8 @@ from .._command._config import Seed, Simulations
 from .._command._errors import flag, UsageError
 from ._app import App, Trained
 from ._evaluation import measure, MOST_MOVES, num_players, sentence, who, with_simulations
+from ._fixed import asked_ladder, FixedLadder, LADDER, ladder_of
+from ._measures import plus_minus
 from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINED
 from ._suite import asked_suites, Suite, suite_sentence
 
@@ -70,26 +73,56 @@ class Eval(AbstractPlayerCommand):
                 "player; leave --opening-plies out."
             )
         plies, player = self._plies(app), with_simulations(trained.player, number)
-        row, _ = measure(
-            env,
-            player,
-            self._opponent(app, trained, number) if players == 2 else None,
-            players=players,
-            games=self.games,
-            max_moves=getattr(trained.config, "max_moves", MOST_MOVES),
-            key=jr.key(self.seed),
-            opening_plies=plies,
-        )
+        about = ", ".join(filter(None, (name, f"step {trained.step}", who(player))))
+        opponent = self.opponent if players == 2 else None
+        known = {"env": name, "step": trained.step, "simulations": number, "opponent": opponent}
+        known = {what: value for what, value in known.items() if value is not None}
+
+        def played(other: AbstractActor | None) -> dict[str, Any]:
+            return measure(
+                env,
+                player,
+                other,
+                players=players,
+                games=self.games,
+                max_moves=getattr(trained.config, "max_moves", MOST_MOVES),
+                key=jr.key(self.seed),
+                opening_plies=plies,
+            )[0]
+
+        if opponent == LADDER:
+            ladder = asked_ladder(app, trained.config)
+            others = {name: self._opponent(app, trained, name, number) for name in ladder.ratings}
+            return self._ladder(ladder, others, played, known, about)
+        row = played(None if opponent is None else self._opponent(app, trained, opponent, number))
         if self.json:
-            opponent = self.opponent if players == 2 else None
-            known = {"env": name, "step": trained.step, "simulations": number, "opponent": opponent}
-            row = {what: value for what, value in (known | row).items() if value is not None}
-            print(json_text.dumps(row))
+            print(json_text.dumps(known | row))
             return
-        about = name, f"step {trained.step}", who(player)
-        print(f"{self.run} ({', '.join(filter(None, about))}): {sentence(row, self.opponent)}")
+        print(f"{self.run} ({about}): {sentence(row, self.opponent)}")
         if 2 * row.get("games", 0) < row.get("played", 0):
             print(f"More games differ with more random moves than --opening-plies {plies}.")
+
+    def _ladder(
+        self,
+        ladder: FixedLadder,
+        others: Mapping[str, AbstractActor],
+        played: Callable[[AbstractActor], dict[str, Any]],
+        known: dict[str, Any],
+        about: str,
+    ) -> None:
+        """Rates the player by its games against all opponents of the ladder."""
+        rows = {}
+        for name, other in others.items():
+            rows[name] = played(other)
+            if not self.json:
+                elo = ladder.known[name]
+                print(f"Elo {elo:.0f}: {sentence(rows[name], name)}", flush=True)
+        elo, se = ladder.rate(rows)
+        if self.json:
+            print(json_text.dumps({**known, "elo": elo, "elo_se": se, "opponents": rows}))
+        else:
+            said = f"Elo {plus_minus(elo, se)} (95 % interval) on the fixed ladder"
+            print(f"{self.run} ({about}): {said}, where {next(iter(rows))} has 0")
 
     def _plies(self, app: App[Any]) -> int:
         """The random moves at the start of a game."""
@@ -119,10 +152,10 @@ class Eval(AbstractPlayerCommand):
                 print(said, flush=True)
 
     def _opponent(
-        self, app: App[Any], trained: Trained[Any], simulations: int | None
+        self, app: App[Any], trained: Trained[Any], name: str, simulations: int | None
     ) -> AbstractActor:
         """The other player, which plays in the environment of this one."""
-        env, name = trained.loop.env, self.opponent
+        env = trained.loop.env
         fixed = {"random": lambda env: RandomActor(), **app.opponents}
         if name in fixed:
             opponent = fixed[name](env)
@@ -134,7 +167,8 @@ class Eval(AbstractPlayerCommand):
             return opponent
         if not has_player(app, name):
             comes = getattr(trained.config, "env", PRETRAINED) in player_names(app)
-            known = ", ".join([*fixed, *[PRETRAINED] * comes])
+            rated = ladder_of(app, trained.config) is not None
+            known = ", ".join([*fixed, *[LADDER] * rated, *[PRETRAINED] * comes])
             raise UsageError(
                 f"--opponent {name} is unknown; give {known}, or another run or a file of a player "
                 f"of `{app.name}`."

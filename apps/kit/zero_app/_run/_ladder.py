@@ -18,6 +18,7 @@ from ._evaluation import (
     who,
     with_simulations,
 )
+from ._fixed import FixedLadder
 from ._ladder_page import OWN
 from ._measures import plus_minus
 
@@ -32,6 +33,7 @@ def elo_ladder(
     simulations: int,
     max_moves: int = MOST_MOVES,
     opening_plies: int = OPENING_PLIES,
+    fixed: FixedLadder | None = None,
 ) -> Evaluate:
     """The `evaluation` of an app for a game of two: matches of every player, and their ratings.
 
@@ -45,14 +47,16 @@ def elo_ladder(
     - `games`: of each match; an even number, as each opening is played from both seats.
     - `simulations`: of the run's players, per move; 0 for the network without a search.
     - `max_moves`, `opening_plies`: as for [`zero_app.measure`][].
+    - `fixed`: a ladder with baselines, whose ratings there are held as they are.
     """
     rows = list(files.evaluations)
+    known = {} if fixed is None else fixed.known
     # These keys differ from those of training.
     run_key = jr.fold_in(jr.key(config.seed), 1)
 
     def rated() -> dict[str, Mapping[str, Any]]:
         """The ratings of all players by name, which elo.json holds then."""
-        players = _rated(rows, next(iter(baselines)))
+        players = _rated(rows, next(iter(baselines)), known)
         files.folder.write_json("elo.json", {"players": players})
         return {player["name"]: player for player in players}
 
@@ -100,9 +104,12 @@ def _rivals(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     return list(dict.fromkeys((rows[-1]["step"], best)))
 
 
-def _rated(rows: Sequence[Mapping[str, Any]], anchor: str) -> list[dict[str, Any]]:
-    """The Elo ratings of all players in ascending order. The anchor is rated 0 without an error."""
-    ladder = EloLadder(anchor)
+def _rated(
+    rows: Sequence[Mapping[str, Any]], anchor: str, known: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """The Elo ratings of all players in ascending order. The anchor is rated 0 without an error, as
+    are those that are known."""
+    ladder = EloLadder(anchor, known=known)
     for row in rows:
         points = row["wins"] + row["draws"] / 2
         ladder = ladder.add_result(row["player"], row["opponent"], points, row["games"])

@@ -1,0 +1,137 @@
+"""How many minutes of training pass until a player is above fixed bars.
+
+Every seed is trained by the command in a process of its own, on so many cores and for so many
+minutes at the most, in which the run keeps the players that it evaluated. Then they are measured,
+the first one first, by `eval` against the fixed ladder and in the suites, until one passes every
+bar. Its minutes are those from the start of the command, compiling and evaluations included, to
+when it was kept. A JSON line a seed, which `benchmarks/leaderboard.jsonl` may take.
+"""
+
+import argparse
+import contextlib
+import datetime
+import io
+import json
+import os
+import pathlib
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zero_app import load, run, start_jax
+from zero_cli._apps import app_of
+
+
+#: Flags of `eval`, the figure that counts, and the bar: the least, or of a loss the most.
+Bar = tuple[str, str, float]
+
+
+def passes(figure: str, value: float, bar: float) -> bool:
+    return value <= bar if figure == "loss_mean" else value >= bar
+
+
+def measured(player: str, bars: Sequence[Bar], games: int) -> dict[str, float]:
+    """The figures of a player, up to the first one that is not above its bar."""
+    found, known = {}, {}
+    for flags, figure, bar in bars:
+        if flags not in known:
+            said = io.StringIO()
+            app, name = app_of(player)
+            number = [] if "--suite" in flags else ["--games", str(games)]
+            with contextlib.redirect_stdout(said):
+                run(app, ["eval", name, *shlex.split(flags), *number, "--seed", "1", "--json"])
+            known[flags] = json.loads(said.getvalue())
+        value = known[flags][figure]
+        found[f"{flags}: {figure}"] = value
+        if not passes(figure, value, bar):
+            break
+    return found
+
+
+def trained(words: Sequence[str], cores: int) -> float:
+    """Trains by `zero` on so many cores, and returns when it began."""
+    ours, began = sorted(os.sched_getaffinity(0))[:cores], time.time()
+    subprocess.run(
+        [sys.executable, "-m", "zero_cli", *words],
+        check=True,
+        stdout=sys.stderr,
+        preexec_fn=lambda: os.sched_setaffinity(0, ours),
+    )
+    return began
+
+
+def hardware(cores: int) -> str:
+    """The cores that were used."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{cores} cores of {line.partition(':')[2].strip()}"
+    return f"{cores} cores of {platform.processor() or platform.machine()}"
+
+
+def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: str | None) -> None:
+    """The program of a game.
+
+    **Arguments:**
+
+    - `every`: by name the minutes that there are, and the bars.
+    """
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("bars", choices=[*every])
+    parser.add_argument("--player", default="zero", help="what its lines are called")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--games", type=int, default=400, help="of each match")
+    parser.add_argument("--out", default=f"runs/speedrun-{game.rpartition('/')[2]}")
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    given, flags = parser.parse_args(words[:end]), words[end + 1 :]
+    minutes, bars = every[given.bars]
+    start_jax()
+    taken: list[float] = []
+    for seed in given.seeds:
+        out = pathlib.Path(f"{given.out}-{seed}")
+        words = ["train", game, "--seed", str(seed), "--max-minutes", str(minutes)]
+        words += ["--out", str(out), *flags]
+        began = trained(words, given.cores)
+        row = first(out, began, bars, given.games)
+        taken.append(row["minutes"] if row["passed"] == len(bars) else float("inf"))
+        about = {"player": given.player, "game": game, "level": given.bars, "seed": seed}
+        last = {"command": shlex.join(["zero", *words]), "hardware": hardware(given.cores)}
+        print(json.dumps(about | row | last), flush=True)
+    print(f"median: {statistics.median(taken):.1f} minutes", file=sys.stderr)
+
+
+def first(out: pathlib.Path, began: float, bars: Sequence[Bar], games: int) -> dict[str, Any]:
+    """The first player of a run that passes all bars, or else the one that passes most of them."""
+    best: dict[str, Any] = {"passed": -1}
+    kept = sorted(x for x in out.glob("parameters/*") if x.name.isdecimal())
+    if not kept:
+        raise SystemExit(f"{out} has kept no player; give more minutes")
+    for path in kept:
+        player = f"{out}@{int(path.name)}"
+        figures = measured(player, bars, games)
+        passed = sum(
+            passes(figure, value, bar)
+            for (_, figure, bar), value in zip(bars, figures.values(), strict=False)
+        )
+        if passed > best["passed"]:
+            best = {
+                "minutes": round((path.stat().st_mtime - began) / 60, 1),
+                "step": int(path.name),
+                "passed": passed,
+                "bars": len(bars),
+                "figures": figures,
+                "commit": load(*app_of(player)).origin.get("commit"),
+                "date": str(datetime.date.today()),
+            }
+        if passed == len(bars):
+            break
+    return best
