@@ -15,8 +15,9 @@ from _turns import take_turns
 
 from zero_app import CheckpointError, load, UsageError
 from zero_cli._apps import app_of
+from zero_envs import AbstractEnvironment
 from zero_search import AbstractPlanner
-from zero_train import EnvironmentModel, match, PlanningActor, score_interval
+from zero_train import AbstractActor, EnvironmentModel, match, PlanningActor, score_interval
 
 
 #: Deterministic players repeat themselves; after so many random plies hardly an opening does.
@@ -45,16 +46,30 @@ def play(
     batch: int,
     seed: int,
 ) -> dict[str, Any]:
-    """A match of two searches with the same network, from the first one's view.
+    """A match of two searches with the same network, as `meet` plays it."""
+    actors = (PlanningActor(x, model) for x in (first, second))
+    return meet(model.env, *actors, games=games, batch=batch, seed=seed)
+
+
+def meet(
+    env: AbstractEnvironment,
+    first: AbstractActor,
+    second: AbstractActor,
+    *,
+    games: int,
+    batch: int,
+    seed: int,
+) -> dict[str, Any]:
+    """A match, from the first player's view.
 
     Every opening is played from both seats, `batch` games at a time. Equal ones of them count once.
     """
     points = []
     for part in range(-(-games // batch)):
         result = match(
-            model.env,
-            PlanningActor(first, model),
-            PlanningActor(second, model),
+            env,
+            first,
+            second,
             num_games=batch,
             max_steps=LONGEST_GAME,
             key=jr.fold_in(jr.key(seed), part),
