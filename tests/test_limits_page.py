@@ -31,8 +31,8 @@ def test_the_environments_that_nobody_plays():
 def test_the_agents_that_there_are():
     agents = {
         name
-        for name, value in vars(zero_train).items()
-        if isinstance(value, type)
+        for name in dir(zero_train)
+        if isinstance(value := getattr(zero_train, name), type)
         and issubclass(value, zero_train.AbstractAgent)
         and not name.startswith("Abstract")
     }

@@ -6,6 +6,7 @@ import io
 import random
 import time
 
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from zero_app._play._clock import Clock
 from zero_app._play._gtp import GtpEngine, serve_lines
 from zero_app._play._service import MOST, Service
 from zero_app._play._thinking import Thinker
+from zero_app._play._watch_game import _moves
 from zero_envs import PgxEnvironment
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor
@@ -109,11 +111,11 @@ def test_a_search_ends_once_its_move_is_certain(start, monkeypatch):
     goes_on = clock.thinker().thought(game, MINUTE).plan
     assert goes_on.visits.sum() > found.visits.sum() and goes_on.action == found.action
     # A move of no choice is certain after a part.
-    before, alone = clock.parts, after(start, *"a1 b1 c1 a2 c2 b2 a3 c3".split())
+    alone = after(start, *"a1 b1 c1 a2 c2 b2 a3 c3".split())
     monkeypatch.undo()
     clock = Time(monkeypatch)
     clock.thinker().thought(alone, MINUTE)
-    assert before > 0 and clock.parts == 1
+    assert clock.parts == 1
 
 
 def test_the_tree_is_kept_along_the_moves_and_no_other(start, monkeypatch):
@@ -139,6 +141,19 @@ def test_parts_are_no_more_than_the_simulations_that_were_asked_for(simulations,
     part = thinker._part
     assert part % leaves == 0 and part <= 16 * leaves
     assert 0.9 * simulations < simulations // part * part <= simulations
+
+
+def test_a_search_ends_once_the_position_is_proven(start, monkeypatch):
+    """What is most visited may still be proven to be worse, so visits alone decide nothing."""
+    game = after(start, *WON[:4])  # X wins at once
+    clock = Time(monkeypatch)
+    planner = TreeSearch.alphazero(OWN, max_return=1.0)
+    thinker = Thinker(PlanningActor(planner, MODEL), now=lambda: clock.now)
+    plan = thinker.thought(game, MINUTE).plan
+    assert plan.stats["proven"] and clock.parts == 1
+    assert game.play(int(plan.action)).over
+    plan.stats["proven"] = jnp.asarray(False)
+    assert not thinker._decided(game, plan, more=0)
 
 
 def test_a_halving_is_a_whole_plan(start, monkeypatch):
@@ -193,6 +208,22 @@ def test_an_engine_thinks_by_the_clock_of_the_controller_or_its_own(start, monke
     ]
 
 
+def test_a_new_game_begins_with_the_clocks_of_the_controller(start):
+    engine = GtpEngine(start, "stones", "1", clock=MINUTE)
+
+    def clock(*lines: str) -> Clock | None:
+        for line in lines:
+            assert "".join(engine.respond(line)).startswith("=")
+        return engine._clocks["black"]
+
+    assert clock("time_settings 300 0 0", "genmove b") != Clock(300.0)
+    assert engine._own == "black"
+    assert clock("clear_board") == Clock(300.0) and engine._own is None
+    # What is left of another clock has nothing to do with the engine's own.
+    assert clock("time_settings 0 0 0", "time_left b 30 5") == Clock(30.0, 5)
+    assert clock("clear_board") == MINUTE
+
+
 def test_engines_ponder_only_where_they_are_told_to(start, monkeypatch):
     pondered = []
     monkeypatch.setattr(GtpEngine, "ponder", lambda engine: pondered.append(engine))
@@ -220,7 +251,7 @@ def test_a_person_is_answered_by_the_clock_and_pondered_about(start):
     session.run()
     said, replied = out.getvalue(), session._replied
     assert pondered == ["c3", "why", "quit"]
-    assert replied is not None and replied.found is not None
+    assert replied is not None and replied.found is not None and replied in session._games
     assert "Compiling the search ..." in said and f" {replied.plan.visits.max():.0f} |" in said
 
 
@@ -233,4 +264,19 @@ def test_a_page_may_offer_a_search_by_the_clock(start):
         thought = service.answer(Question(moves, MOST, think=True))["thought"]
         assert thought["line"][0] == thought["move"] and thought["score"] is None
         assert sum(move["visits"] for move in thought["moves"]) >= 16
+    # The first question may be about the end of a game.
+    last = Service.of_search(ENV, PLAYER, page, 0.05).answer(
+        Question(tuple(WON[:4]), MOST, think=True)
+    )
+    assert last["thought"]["move"] == WON[4]
     assert Service.of_search(ENV, PLAYER, page).about()["seconds"] is None
+
+
+def test_a_player_is_watched_without_a_solver():
+    """Which `play` has: here it takes the worst move for the best one."""
+    board = Stones()
+    board.solve = lambda game: {action: action for action in game.legal}
+    game = Game.start(ENV, PLAYER, board, key=jr.key(0))
+    _, moved = _moves(ENV, game, 1)
+    assert moved.game is not None
+    assert moved.game.action == int(game.own.action) != int(game.plan.action)

@@ -99,6 +99,12 @@ def test_a_side_is_chosen_by_its_name_too(zero, tiny_run, monkeypatch):
     assert code == 2 and "--seat up was given; give one of first, second, X, O." in err
 
 
+def test_time_is_refused_for_a_player_that_has_no_use_for_it(zero, tiny_run):
+    for flags in (("--ponder",), ("--seconds", 1)):
+        code, _, err = zero("play", tiny_run, "--simulations", 0, *flags)
+        assert code == 2 and "--seconds and --ponder are for a search whose tree" in err
+
+
 def test_a_game_against_itself(zero, tiny_run):
     code, out, _ = zero("watch", tiny_run, "--simulations", 2, "--delay", 0)
     assert code == 0
@@ -190,6 +196,8 @@ def test_a_model_is_learned_and_plays(agent, flags, zero, tmp_path, without_char
     assert code == 0, err
     code, out, _ = zero("eval", run, "--simulations", "0", "--games", "4", "--json", "--run-code")
     assert code == 0 and json.loads(out)["simulations"] == 0
+    code, _, err = zero("play", run, "--seconds", "1", "--run-code")
+    assert code == 2 and "over a learned model" in err
     code, _, err = zero(
         *train, "--agent", "alphazero", "--out", f"{tmp_path}/other", "--init", run, "--run-code"
     )

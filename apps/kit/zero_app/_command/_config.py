@@ -26,7 +26,7 @@ Fraction = Annotated[float, Interval(ge=0, le=1)]
 NonNegative = Annotated[float, Ge(0)]
 #: The type of a field for the seconds that a picture is shown.
 Delay = Annotated[float, Interval(ge=0, le=3600)]
-#: Seconds to think.
+#: The type of a field for the seconds that a player thinks about a move.
 Seconds = Annotated[float, Interval(ge=0.01, le=86400)]
 #: The type of a field for the simulations per move of a player; 0 is its network alone.
 Simulations = Annotated[int, Interval(ge=0, le=10**6 - 1)]

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
+from zero_train import AbstractActor
+
 from .._command._config import Seconds, Seed
 from .._command._errors import UsageError, warn
 from .._run._app import App, Trained
@@ -19,6 +21,7 @@ from ._play import Session
 from ._serve import AbstractServe
 from ._service import Service
 from ._sgf import Sgf
+from ._thinking import Thinker
 from ._watch_game import AbstractWatch
 
 
@@ -32,9 +35,9 @@ class AbstractTimedCommand(AbstractGameCommand):
     ponder: bool = False
     """Think in the opponent's time too."""
 
-    @property
-    def pace(self) -> dict[str, Any]:
-        """How long to think, as [`zero_app.serve_gtp`][] is told."""
+    def pace(self, player: AbstractActor) -> dict[str, Any]:
+        """How long a player thinks, as [`zero_app.serve_gtp`][] is told."""
+        _check_timed(player, self.seconds, self.ponder)
         return {"seconds": self.seconds, "most": self.simulations, "ponder": self.ponder}
 
 
@@ -56,7 +59,8 @@ class Play(AbstractTimedCommand):
         if hasattr(trained.config, "env"):
             print(trained.config.env)
         start, first = self.start(trained, board, self.seed), self.seat in names[::2]
-        Session(start, Console(), first=first, seed=self.seed, **self.pace).run()
+        pace = self.pace(start.actor)
+        Session(start, Console(), first=first, seed=self.seed, **pace).run()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Serve(AbstractServe):
         page = _board_of_two(self, app, trained).page
         if page is None:
             raise UsageError(f"{_game(app, trained)} cannot be drawn; `{app.command} play` may do.")
+        _check_timed(trained.player, self.seconds)
         env: Any = trained.loop.env  # whose actions are discrete
         return [Service.of_search(env, trained.player, page, self.seconds)]
 
@@ -90,7 +95,8 @@ class Gtp(AbstractTimedCommand):
                 f"GTP is for Go and Othello; `{app.command} play {self.run}` plays "
                 f"{_game(app, trained)}."
             )
-        serve_gtp(self.start(trained, board, 0), *app.program, **self.pace)
+        start = self.start(trained, board, 0)
+        serve_gtp(start, *app.program, **self.pace(start.actor))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +106,15 @@ class Watch(AbstractWatch):
 
     def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
         return _board(app, trained, self.folder / "watch" / "{:04}.svg")
+
+
+def _check_timed(player: AbstractActor, *given: object) -> None:
+    """Refuses flags that would have no effect."""
+    if any(given) and not Thinker(player).grows:
+        raise UsageError(
+            "--seconds and --ponder are for a search whose tree can go on growing. This player has "
+            "none, as without simulations or over a learned model; leave them out."
+        )
 
 
 def _board_of_two(

@@ -78,6 +78,7 @@ class GtpEngine:
         self._pending = pending
         self._thinker = thinker or Thinker(start.actor)
         self._clock = clock
+        self._given: Clock | None = None  # that of each side at the start, by the controller
         self._clocks: dict[str, Clock | None] = dict.fromkeys(self._board.sides, clock)
         self._own: str | None = None  # the side whose move it chose last
         several = (0, 99)
@@ -157,6 +158,8 @@ class GtpEngine:
 
     def _clear_board(self) -> str:
         self._games = [dataclasses.replace(self._games[0], handicap=0)]
+        self._clocks = dict.fromkeys(self._board.sides, self._given or self._clock)
+        self._own = None
         return ""
 
     def _komi(self, komi: str) -> str:
@@ -237,8 +240,8 @@ class GtpEngine:
 
     def _time_settings(self, *times: str) -> str:
         main, byo_yomi, stones = (seconds(time) for time in times)
-        clock = Clock.start(main, byo_yomi, int(stones)) or self._clock
-        self._clocks = dict.fromkeys(self._board.sides, clock)
+        self._given = Clock.start(main, byo_yomi, int(stones))
+        self._clocks = dict.fromkeys(self._board.sides, self._given or self._clock)
         return ""
 
     def _kgs_time_settings(self, system: str, *times: str) -> str:
@@ -254,8 +257,10 @@ class GtpEngine:
     def _time_left(self, side: str, time: str, stones: str) -> str:
         mover, left, moves = colour(side), seconds(time), int(seconds(stones))
         clock = self._clocks[mover]
+        if self._given is None and clock == self._clock:
+            clock = None  # none of the controller's, whose periods may differ
         # Without a limit some say that nothing is left.
-        if left > 0 or moves > 0 or clock not in (None, self._clock):
+        if left > 0 or moves > 0 or clock is not None:
             self._clocks[mover] = (clock or Clock(left)).told(left, moves)
         return ""
 

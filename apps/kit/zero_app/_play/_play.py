@@ -202,13 +202,13 @@ class Session:
             # The first search is compiled, which takes longer than all others together.
             known = self._replied or self._thinker
             self._say("Thinking ..." if known else "Thinking, and compiling the search ...")
-            if self._thinker is not None:
-                game = self._thinker.thought(game, self._clock)
+            if self._thinker is not None:  # `review` tells what this search found
+                game = self._games[-1] = self._thinker.thought(game, self._clock)
             action = int(game.plan.action)
             self._replied = game
             self._goto(game.play(action))
-            known = f", which ends {game.scores[action]:+d} for me" if game.scores else ""
-            self._say(f"I play {game.name(action).lower()}{known}.")
+            solved = f", which ends {game.scores[action]:+d} for me" if game.scores else ""
+            self._say(f"I play {game.name(action).lower()}{solved}.")
             self._draw()
 
     @contextlib.contextmanager

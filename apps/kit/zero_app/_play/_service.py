@@ -299,9 +299,10 @@ class Service:
         """The game with the plan of a search."""
         actor: Any = self._players[question.simulations]
         if self._seconds is not None and question.simulations == MOST:
+            thinker = Thinker(actor, most=MOST)
             if not known:
-                Thinker(actor, most=MOST).ready(game)
-            return Thinker(actor, most=MOST).thought(game, Clock.start(0.0, self._seconds, 1))
+                thinker.ready(game)
+            return thinker.thought(game, Clock.start(0.0, self._seconds, 1))
         plan, _, tree = game.searched(actor)
         line = [] if tree is None else expected(game, read_tree(tree), int(plan.action))
         return dataclasses.replace(game, found=(plan, line))

@@ -76,6 +76,11 @@ class Thinker:
         self._found: tuple[Plan, Tree | None] | None = None
         self._done, self._seconds = 0, 0.0  # the latter of the last part
 
+    @property
+    def grows(self) -> bool:
+        """Whether its search can go on, so that time makes a difference."""
+        return self._actor is not None
+
     def grow(self, game: Game) -> Iterator[tuple[Plan, Tree | None]]:
         """The plan and the tree after each part, until the tree is full. What is known of the
         position comes first.
@@ -98,7 +103,7 @@ class Thinker:
     def think(self, game: Game, clock: Clock | None) -> Iterator[tuple[Plan, Tree | None]]:
         """As `grow`, until the player has its simulations, or with a clock until a further part may
         take more than what is left of its share of the time. It ends sooner once no simulation that
-        may follow could make another move the most visited."""
+        may follow could make another move the most visited, or the position is proven."""
         began, share = self._now(), math.inf if clock is None else clock.share()
         for plan, tree in self.grow(game):
             yield plan, tree
@@ -118,10 +123,13 @@ class Thinker:
     def ready(self, game: Game) -> None:
         """Compiles all that a move needs, which no clock should count."""
         plan, _ = next(self.grow(game))
-        next(self.grow(game.play(int(plan.action))))
+        if not (after := game.play(int(plan.action))).over:
+            next(self.grow(after))
         self._actions, self._carry, self._found, self._seconds = (), None, None, 0.0
 
     def _decided(self, game: Game, plan: Plan, more: float) -> bool:
+        if "proven" in plan.stats:  # what is most visited may still be proven to be worse
+            return bool(plan.stats["proven"])
         *_, second, first = sorted([-math.inf, *plan.visits[[*game.legal]].tolist()])
         return self._adds_up and first - second > more
 

@@ -108,7 +108,7 @@ def _moves(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]
     with contextlib.closing(game):
         yield _Moment(env, game.state, "the start", game.over, game)
         while not game.over and game.num_plies < most:
-            plan = game.plan
+            plan = game.own  # a solver would hide how the player plays
             action, side = int(plan.action), "" if alone else f"{game.mover} "
             value = round(float(plan.value), 2) + 0.0  # no -0.00
             said = f"{game.num_plies + 1}. {side}{game.name(action)}, value {value:+z.2f}"
