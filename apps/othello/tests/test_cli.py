@@ -71,7 +71,8 @@ def test_a_player_is_measured_against_a_fixed_one(othello, tiny_run):
     row = json.loads(out)
     assert code == 0 and (row["opponent"], row["games"], row["step"]) == ("positional", 4, 24)
     code, _, err = othello(*words, "edax")
-    assert code == 2 and "give random, greedy, positional, uct, pretrained, or another run" in err
+    known = "uct, uct-200, uct-1000, uct-5000, alpha-beta-4, alpha-beta-6, ladder, pretrained"
+    assert code == 2 and f"give random, greedy, positional, {known}, or another run" in err
 
 
 def test_help_lists_every_hyperparameter(othello):

@@ -336,15 +336,15 @@ def test_a_clock_is_shared_among_the_moves(engine, settings, left, share):
 
 
 def test_a_search_ends_when_its_time_is_over(engine):
-    session(engine, "time_settings 1000 0 0")
+    session(engine, "time_settings 9 0 0")
     (unhurried,) = session(engine, "reg_genmove b")
     session(engine, "time_left b 0 1")
     (hurried,) = session(engine, "genmove b")
-    session(engine, "time_left w 1000 0")
+    session(engine, "time_left w 9 0")
     list(engine.respond("lz-genmove_analyze w"))
-    assert engine._clocks["white"].seconds < 1000
+    assert engine._clocks["white"].seconds < 9
     # A move that is not played takes no stone of the period.
-    session(engine, "time_settings 0 1000 3", "reg_genmove b")
+    session(engine, "time_settings 0 2 3", "reg_genmove b")
     assert engine._clocks["black"].moves == 3
     session(engine, "genmove b", "lz-genmove_analyze w")
     assert [engine._clocks[side].moves for side in ("black", "white")] == [2, 2]

@@ -59,7 +59,8 @@ def test_eval_prints_one_json_line(zero, tiny_run):
     assert row["env"] == "pgx/tic_tac_toe" and row["opponent"] == "random"
     assert row["score"] == (row["wins"] + row["draws"] / 2) / 4 and row["step"] == 4
     code, _, err = zero("eval", tiny_run, "--opponent", "othello")
-    assert code == 2 and "give random, perfect, or another run or a file of a player of" in err
+    known = "random, perfect, uct-20, uct-200, uct-1000, uct-5000, ladder"
+    assert code == 2 and f"give {known}, or another run or a file of a player of" in err
     code, _, err = zero("eval", tiny_run, "--opponent", "pgx/connect_four")
     assert code == 2 and "plays pgx/connect_four, and not pgx/tic_tac_toe." in err
 
