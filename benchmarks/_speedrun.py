@@ -10,6 +10,7 @@ when it was kept. A JSON line a seed, which `benchmarks/leaderboard.jsonl` may t
 import argparse
 import contextlib
 import datetime
+import importlib.util
 import io
 import json
 import os
@@ -53,25 +54,24 @@ def measured(player: str, bars: Sequence[Bar], games: int) -> dict[str, float]:
     return found
 
 
-def trained(words: Sequence[str], cores: int) -> float:
-    """Trains by `zero` on so many cores, and returns when it began."""
-    ours, began = sorted(os.sched_getaffinity(0))[:cores], time.time()
-    subprocess.run(
-        [sys.executable, "-m", "zero_cli", *words],
-        check=True,
-        stdout=sys.stderr,
-        preexec_fn=lambda: os.sched_setaffinity(0, ours),
-    )
+def trained(words: Sequence[str]) -> float:
+    """Trains by `zero`, and returns when it began."""
+    began = time.time()
+    done = subprocess.run([sys.executable, "-m", "zero_cli", *words], stdout=sys.stderr)
+    if done.returncode:  # it has said why
+        raise SystemExit(done.returncode)
     return began
 
 
 def hardware(cores: int) -> str:
     """The cores that were used."""
+    name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
-                return f"{cores} cores of {line.partition(':')[2].strip()}"
-    return f"{cores} cores of {platform.processor() or platform.machine()}"
+                name = line.partition(":")[2].strip()
+                break
+    return f"{cores} core{'s' * (cores > 1)} of {name}"
 
 
 def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: str | None) -> None:
@@ -94,13 +94,23 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
     end = words.index("--") if "--" in words else len(words)
     given, flags = parser.parse_args(words[:end]), words[end + 1 :]
     minutes, bars = every[given.bars]
+    for flag in ("--seed", "--max-minutes", "--out", "--resume"):
+        if any(word.partition("=")[0] == flag for word in flags):
+            parser.error(f"{flag} is set for each seed; leave it out after --")
+    # Every process that is started from now on has these cores, and so has JAX here.
+    ours = sorted(os.sched_getaffinity(0))
+    if not 1 <= given.cores <= len(ours):
+        parser.error(f"--cores {given.cores} was given, and there are {len(ours)}")
+    os.sched_setaffinity(0, ours[: given.cores])
+    if game == "othello" and importlib.util.find_spec("numba") is None:
+        parser.error("its opponents need numba; begin the command with `uv run --extra judges`")
     start_jax()
     taken: list[float] = []
     for seed in given.seeds:
         out = pathlib.Path(f"{given.out}-{seed}")
         words = ["train", game, "--seed", str(seed), "--max-minutes", str(minutes)]
         words += ["--out", str(out), *flags]
-        began = trained(words, given.cores)
+        began = trained(words)
         row = first(out, began, bars, given.games)
         taken.append(row["minutes"] if row["passed"] == len(bars) else float("inf"))
         about = {"player": given.player, "game": game, "level": given.bars, "seed": seed}
