@@ -92,7 +92,7 @@ class Eval(AbstractPlayerCommand):
             )[0]
 
         if opponent == LADDER:
-            ladder = asked_ladder(app, trained.config)
+            ladder = asked_ladder(app, trained.config, plies)
             others = {name: self._opponent(app, trained, name, number) for name in ladder.ratings}
             return self._ladder(ladder, others, played, known, about)
         row = played(None if opponent is None else self._opponent(app, trained, opponent, number))
