@@ -32,13 +32,13 @@ from zero_cli._apps import app_of
 Bar = tuple[str, str, float]
 
 
-def passes(figure: str, value: float, bar: float) -> bool:
-    return value <= bar if figure == "loss_mean" else value >= bar
-
-
-def measured(player: str, bars: Sequence[Bar], games: int) -> dict[str, float]:
-    """The figures of a player, up to the first one that is not above its bar."""
-    found, known = {}, {}
+def measured(
+    player: str, bars: Sequence[Bar], games: int
+) -> tuple[dict[str, float], tuple[int, float]]:
+    """The figures of a player, up to the first one that misses its bar, and how good it is: the
+    number of bars that it passes, and then how far it is above the last one that was tried, where
+    below is less than 0."""
+    found, known, passed, above = {}, {}, 0, 0.0
     for flags, figure, bar in bars:
         if flags not in known:
             said = io.StringIO()
@@ -49,9 +49,11 @@ def measured(player: str, bars: Sequence[Bar], games: int) -> dict[str, float]:
             known[flags] = json.loads(said.getvalue())
         value = known[flags][figure]
         found[f"{flags}: {figure}"] = value
-        if not passes(figure, value, bar):
+        above = bar - value if figure == "loss_mean" else value - bar
+        if above < 0:
             break
-    return found
+        passed += 1
+    return found, (passed, above)
 
 
 def trained(words: Sequence[str]) -> float:
@@ -120,28 +122,27 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
 
 
 def first(out: pathlib.Path, began: float, bars: Sequence[Bar], games: int) -> dict[str, Any]:
-    """The first player of a run that passes all bars, or else the one that passes most of them."""
-    best: dict[str, Any] = {"passed": -1}
+    """The first player of a run that passes all bars, or else the one that passes most of them and
+    is nearest to the next one."""
+    row: dict[str, Any] = {}
+    best = -1, 0.0
     kept = sorted(x for x in out.glob("parameters/*") if x.name.isdecimal())
     if not kept:
         raise SystemExit(f"{out} has kept no player; give more minutes")
     for path in kept:
         player = f"{out}@{int(path.name)}"
-        figures = measured(player, bars, games)
-        passed = sum(
-            passes(figure, value, bar)
-            for (_, figure, bar), value in zip(bars, figures.values(), strict=False)
-        )
-        if passed > best["passed"]:
-            best = {
+        figures, good = measured(player, bars, games)
+        if good > best:
+            best = good
+            row = {
                 "minutes": round((path.stat().st_mtime - began) / 60, 1),
                 "step": int(path.name),
-                "passed": passed,
+                "passed": good[0],
                 "bars": len(bars),
                 "figures": figures,
                 "commit": load(*app_of(player)).origin.get("commit"),
                 "date": str(datetime.date.today()),
             }
-        if passed == len(bars):
+        if good[0] == len(bars):
             break
-    return best
+    return row

@@ -23,8 +23,9 @@ train, measure, and print a JSON line for each seed. To add a player, append its
 
 Minutes are those from the command to the first player that was kept and passes, compiling and
 evaluations included. Bars are tried in order until one is missed, and who passes some of them is
-listed below those that pass all. Several seeds are one row, which is that of the middle seed, or
-of the worse of two, when those that pass most come first and then the fastest.
+listed below those that pass all, with the minutes of the player that came nearest. Several seeds
+are one row, which is that of the middle seed, or of the worse of two, when those that pass most
+come first and then the fastest.
 """
 
 

@@ -90,6 +90,13 @@ def test_a_speedrun_counts_the_first_player_that_passes(monkeypatch, tmp_path):
     row = speedrun.first(tmp_path, 0.0, [*bars, ("--suite a", "loss_mean", 1.5)], 40)
     assert (row["step"], row["passed"], row["bars"]) == (200, 3, 4)
     assert row["figures"]["--suite a: loss_mean"] == 2.0
+    # Where none passes it is no untrained player, which was kept first.
+    row = speedrun.first(tmp_path, 0.0, [("--opponent random", "score", 0.95)], 40)
+    assert (row["step"], row["passed"], row["figures"]) == (
+        300,
+        0,
+        {"--opponent random: score": 0.9},
+    )
 
 
 @pytest.mark.parametrize(
