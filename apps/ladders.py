@@ -11,10 +11,12 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import jax.random as jr
+from jaxtyping import PRNGKeyArray
 
 from zero_app import errors_of, FixedLadder, measure, sentence, start_jax, UsageError
 from zero_cli._apps import APPS
@@ -41,12 +43,18 @@ def matches(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(names[i + far], names[i]) for far in (1, 2) for i in range(len(names) - far)]
 
 
-def played(name: str, number: int) -> tuple[str, str, float, int]:
-    """The result of a match, which the openings depend on."""
-    command, game, names = LADDERS[name]
+def key_of(one: str, other: str) -> PRNGKeyArray:
+    """The randomness of a match. It follows from who plays, so that another opponent in the row
+    changes no other match."""
+    return jr.fold_in(jr.key(0), zlib.crc32(f"{one} {other}".encode()))
+
+
+def played(name: str, match: tuple[str, str]) -> tuple[str, str, float, int]:
+    """The result of a match."""
+    command, game, _ = LADDERS[name]
     app, env = APPS[command], build_world(game).env
     known: dict[str, Any] = {"random": lambda env: RandomActor(), **app.opponents}
-    one, other = matches(names)[number]
+    one, other = match
     row, _ = measure(
         env,
         known[one](env),
@@ -54,7 +62,7 @@ def played(name: str, number: int) -> tuple[str, str, float, int]:
         players=2,
         games=GAMES,
         max_moves=1000,
-        key=jr.fold_in(jr.key(0), number),
+        key=key_of(one, other),
         opening_plies=app.opening_plies or OPENING_PLIES,
     )
     print(f"{one}: {sentence(row, other)}", flush=True)
@@ -63,10 +71,11 @@ def played(name: str, number: int) -> tuple[str, str, float, int]:
 
 def rated(name: str) -> EloLadder:
     """The games of all opponents, with a process for each core."""
-    ladder, numbers = EloLadder(LADDERS[name][2][0]), range(len(matches(LADDERS[name][2])))
+    *_, names = LADDERS[name]
+    ladder = EloLadder(names[0])
     cores = len(os.sched_getaffinity(0))
     with multiprocessing.get_context("spawn").Pool(cores, start_jax) as pool:
-        for result in pool.map(ft.partial(played, name), numbers, chunksize=1):
+        for result in pool.map(ft.partial(played, name), matches(names), chunksize=1):
             ladder = ladder.add_result(*result)
     return ladder
 

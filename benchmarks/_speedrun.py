@@ -10,6 +10,7 @@ when it was kept. A JSON line a seed, which `benchmarks/leaderboard.jsonl` may t
 import argparse
 import contextlib
 import datetime
+import importlib.util
 import io
 import json
 import os
@@ -31,13 +32,13 @@ from zero_cli._apps import app_of
 Bar = tuple[str, str, float]
 
 
-def passes(figure: str, value: float, bar: float) -> bool:
-    return value <= bar if figure == "loss_mean" else value >= bar
-
-
-def measured(player: str, bars: Sequence[Bar], games: int) -> dict[str, float]:
-    """The figures of a player, up to the first one that is not above its bar."""
-    found, known = {}, {}
+def measured(
+    player: str, bars: Sequence[Bar], games: int
+) -> tuple[dict[str, float], tuple[int, float]]:
+    """The figures of a player, up to the first one that misses its bar, and how good it is: the
+    number of bars that it passes, and then how far it is above the last one that was tried, where
+    below is less than 0."""
+    found, known, passed, above = {}, {}, 0, 0.0
     for flags, figure, bar in bars:
         if flags not in known:
             said = io.StringIO()
@@ -48,30 +49,31 @@ def measured(player: str, bars: Sequence[Bar], games: int) -> dict[str, float]:
             known[flags] = json.loads(said.getvalue())
         value = known[flags][figure]
         found[f"{flags}: {figure}"] = value
-        if not passes(figure, value, bar):
+        above = bar - value if figure == "loss_mean" else value - bar
+        if above < 0:
             break
-    return found
+        passed += 1
+    return found, (passed, above)
 
 
-def trained(words: Sequence[str], cores: int) -> float:
-    """Trains by `zero` on so many cores, and returns when it began."""
-    ours, began = sorted(os.sched_getaffinity(0))[:cores], time.time()
-    subprocess.run(
-        [sys.executable, "-m", "zero_cli", *words],
-        check=True,
-        stdout=sys.stderr,
-        preexec_fn=lambda: os.sched_setaffinity(0, ours),
-    )
+def trained(words: Sequence[str]) -> float:
+    """Trains by `zero`, and returns when it began."""
+    began = time.time()
+    done = subprocess.run([sys.executable, "-m", "zero_cli", *words], stdout=sys.stderr)
+    if done.returncode:  # it has said why
+        raise SystemExit(done.returncode)
     return began
 
 
 def hardware(cores: int) -> str:
     """The cores that were used."""
+    name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
-                return f"{cores} cores of {line.partition(':')[2].strip()}"
-    return f"{cores} cores of {platform.processor() or platform.machine()}"
+                name = line.partition(":")[2].strip()
+                break
+    return f"{cores} core{'s' * (cores > 1)} of {name}"
 
 
 def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: str | None) -> None:
@@ -94,13 +96,23 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
     end = words.index("--") if "--" in words else len(words)
     given, flags = parser.parse_args(words[:end]), words[end + 1 :]
     minutes, bars = every[given.bars]
+    for flag in ("--seed", "--max-minutes", "--out", "--resume"):
+        if any(word.partition("=")[0] == flag for word in flags):
+            parser.error(f"{flag} is set for each seed; leave it out after --")
+    # Every process that is started from now on has these cores, and so has JAX here.
+    ours = sorted(os.sched_getaffinity(0))
+    if not 1 <= given.cores <= len(ours):
+        parser.error(f"--cores {given.cores} was given, and there are {len(ours)}")
+    os.sched_setaffinity(0, ours[: given.cores])
+    if game == "othello" and importlib.util.find_spec("numba") is None:
+        parser.error("its opponents need numba; begin the command with `uv run --extra judges`")
     start_jax()
     taken: list[float] = []
     for seed in given.seeds:
         out = pathlib.Path(f"{given.out}-{seed}")
         words = ["train", game, "--seed", str(seed), "--max-minutes", str(minutes)]
         words += ["--out", str(out), *flags]
-        began = trained(words, given.cores)
+        began = trained(words)
         row = first(out, began, bars, given.games)
         taken.append(row["minutes"] if row["passed"] == len(bars) else float("inf"))
         about = {"player": given.player, "game": game, "level": given.bars, "seed": seed}
@@ -110,28 +122,27 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
 
 
 def first(out: pathlib.Path, began: float, bars: Sequence[Bar], games: int) -> dict[str, Any]:
-    """The first player of a run that passes all bars, or else the one that passes most of them."""
-    best: dict[str, Any] = {"passed": -1}
+    """The first player of a run that passes all bars, or else the one that passes most of them and
+    is nearest to the next one."""
+    row: dict[str, Any] = {}
+    best = -1, 0.0
     kept = sorted(x for x in out.glob("parameters/*") if x.name.isdecimal())
     if not kept:
         raise SystemExit(f"{out} has kept no player; give more minutes")
     for path in kept:
         player = f"{out}@{int(path.name)}"
-        figures = measured(player, bars, games)
-        passed = sum(
-            passes(figure, value, bar)
-            for (_, figure, bar), value in zip(bars, figures.values(), strict=False)
-        )
-        if passed > best["passed"]:
-            best = {
+        figures, good = measured(player, bars, games)
+        if good > best:
+            best = good
+            row = {
                 "minutes": round((path.stat().st_mtime - began) / 60, 1),
                 "step": int(path.name),
-                "passed": passed,
+                "passed": good[0],
                 "bars": len(bars),
                 "figures": figures,
                 "commit": load(*app_of(player)).origin.get("commit"),
                 "date": str(datetime.date.today()),
             }
-        if passed == len(bars):
+        if good[0] == len(bars):
             break
-    return best
+    return row

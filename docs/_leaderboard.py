@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,18 +23,26 @@ train, measure, and print a JSON line for each seed. To add a player, append its
 
 Minutes are those from the command to the first player that was kept and passes, compiling and
 evaluations included. Bars are tried in order until one is missed, and who passes some of them is
-listed below those that pass all. Several seeds are one row, with their medians.
+listed below those that pass all, with the minutes of the player that came nearest. Several seeds
+are one row, which is that of the middle seed, or of the worse of two, when those that pass most
+come first and then the fastest.
 """
 
 
 def read(text: str) -> list[dict[str, Any]]:
     """The lines, each of which has all fields.
 
-    **Raises:** `ValueError` with the number of the line that lacks one or has another kind.
+    **Raises:** `ValueError` with the number of the line that is no object, lacks a field or has one
+    of another kind.
     """
     rows = []
     for number, line in enumerate(text.splitlines(), start=1):
-        row = json.loads(line)
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise ValueError(f"line {number} of {LINES.name} is no JSON object")
         for name, kind in FIELDS.items():
             if not isinstance(row.get(name), (float, int) if kind is float else kind):
                 raise ValueError(f"line {number} of {LINES.name} has no {name} of {kind.__name__}")
@@ -53,11 +60,11 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
     for (game, level), players in sorted(tables.items()):
         lines = []
         for (player, commit, hardware), seeds in players.items():
-            middle = lambda name, seeds=seeds: statistics.median(row[name] for row in seeds)
-            passed, minutes, bars = middle("passed"), middle("minutes"), seeds[0]["bars"]
-            cells = (player, f"{passed:.0f} of {bars}", f"{minutes:.1f}", str(len(seeds)), hardware,
-                     f"`{seeds[0]['command']}`", commit[:8])  # fmt: skip
-            lines.append(((-passed, minutes), f"| {' | '.join(cells)} |"))
+            best_first = sorted(seeds, key=lambda row: (-row["passed"], row["minutes"]))
+            row = best_first[len(seeds) // 2]
+            cells = (player, f"{row['passed']} of {row['bars']}", f"{row['minutes']:.1f}",
+                     str(len(seeds)), hardware, f"`{row['command']}`", commit[:8])  # fmt: skip
+            lines.append(((-row["passed"], row["minutes"]), f"| {' | '.join(cells)} |"))
         head = "| player | bars passed | minutes | seeds | hardware | command | commit |"
         table = [line for _, line in sorted(lines)]
         parts.append("\n".join([f"## {game}: {level}\n", head, "|---" * 7 + "|", *table, ""]))

@@ -4,6 +4,7 @@ opponents that `eval` knows."""
 import importlib.util
 from typing import Any
 
+import jax
 import pytest
 
 from zero_app import FixedLadder
@@ -41,6 +42,14 @@ def test_ratings_are_those_of_the_results(name):
     assert {count for *_, count in ladder.results} == {MADE.GAMES}
     assert ladder.made["command"].endswith(f"apps/ladders.py {name}")
     assert ladder.made["opening_plies"] == (app.opening_plies or OPENING_PLIES)
+
+
+def test_the_games_of_a_match_follow_from_the_two_names():
+    """In every process, or an opponent more would change matches of others; no two are equal."""
+    data = lambda *match: tuple(jax.random.key_data(MADE.key_of(*match)).tolist())
+    assert data("uct-200", "random") == (3181374520, 3282779259)
+    pairs = {match for *_, names in MADE.LADDERS.values() for match in MADE.matches(names)}
+    assert len({data(*match) for match in pairs}) == len(pairs)
 
 
 def test_every_ladder_has_a_line_in_the_script():

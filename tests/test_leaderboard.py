@@ -47,11 +47,23 @@ def test_seeds_are_one_row_and_who_passes_more_comes_first(board):
     ]
 
 
+def test_minutes_of_a_seed_that_misses_a_bar_are_no_fast_ones(board):
+    """Two of three pass: the middle one is the slower of these, as a speedrun itself says."""
+    rows = [
+        line(seed=seed, minutes=m, passed=p) for seed, m, p in ((1, 50, 7), (2, 9, 6), (3, 60, 7))
+    ]
+    assert "| zero | 7 of 7 | 60.0 | 3 |" in board.page(rows)
+    assert "| zero | 6 of 7 | 9.0 | 2 |" in board.page(rows[:2])
+
+
 def test_a_line_that_lacks_something_is_named(board):
     lacks = line()
     del lacks["commit"]
     with pytest.raises(ValueError, match="line 2 .* has no commit of str"):
         board.read(f"{json.dumps(line())}\n{json.dumps(lacks)}")
+    for wrong in ("[]", "{", ""):
+        with pytest.raises(ValueError, match="line 2 of leaderboard.jsonl is no JSON object"):
+            board.read(f"{json.dumps(line())}\n{wrong}\n{json.dumps(line())}")
 
 
 def test_a_speedrun_counts_the_first_player_that_passes(monkeypatch, tmp_path):
@@ -78,6 +90,40 @@ def test_a_speedrun_counts_the_first_player_that_passes(monkeypatch, tmp_path):
     row = speedrun.first(tmp_path, 0.0, [*bars, ("--suite a", "loss_mean", 1.5)], 40)
     assert (row["step"], row["passed"], row["bars"]) == (200, 3, 4)
     assert row["figures"]["--suite a: loss_mean"] == 2.0
+    # Where none passes it is no untrained player, which was kept first.
+    row = speedrun.first(tmp_path, 0.0, [("--opponent random", "score", 0.95)], 40)
+    assert (row["step"], row["passed"], row["figures"]) == (
+        300,
+        0,
+        {"--opponent random: score": 0.9},
+    )
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        (["--cores", "4096"], "--cores 4096 was given, and there are "),
+        (["--cores", "0"], "--cores 0 was given, and there are "),
+        (["--", "--resume"], "--resume is set for each seed; leave it out after --"),
+        (["--", "--out=x"], "--out is set for each seed; leave it out after --"),
+    ],
+)
+def test_what_would_make_a_wrong_line_is_refused(flags, said, monkeypatch, capsys):
+    """Before a minute is trained."""
+    speedrun = module("benchmarks/_speedrun.py")
+    monkeypatch.setattr(speedrun, "trained", lambda words: pytest.fail("it trained"))
+    monkeypatch.setattr(sys, "argv", ["speedrun", "short", *flags])
+    with pytest.raises(SystemExit) as stopped:
+        speedrun.speedrun("nim", {"short": (1, [])}, None)
+    assert stopped.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_a_training_that_fails_says_so_in_its_own_words(monkeypatch, capfd):
+    speedrun = module("benchmarks/_speedrun.py")
+    monkeypatch.setattr(sys, "executable", "false")
+    with pytest.raises(SystemExit) as stopped:
+        speedrun.trained(["train", "othello"])
+    assert stopped.value.code == 1 and capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("name", ["othello_speedrun", "connect_four_speedrun"])

@@ -320,7 +320,7 @@ def test_a_working_folder_that_is_gone_is_said_to_be(tmp_path, monkeypatch, caps
 
 
 def test_a_world_that_mixes_dtypes_in_double_precision_is_refused():
-    before = jax.config.jax_enable_x64
+    before = jax.config.read("jax_enable_x64")
     jax.config.update("jax_enable_x64", True)
     try:
         with pytest.raises(UsageError, match="turn JAX_ENABLE_X64"):

@@ -81,6 +81,8 @@ def test_a_player_is_rated_by_its_games(app, capsys):
 def test_what_has_no_ladder_is_refused(app):
     with pytest.raises(UsageError, match="ladder was given, and nim has none"):
         run(dataclasses.replace(app, ladders=None), ["eval", "nim", "--opponent", "ladder"])
+    with pytest.raises(UsageError, match="opening-plies 4 was given, and .* rated with 2; leave"):
+        run(app, ["eval", "nim", "--opponent", "ladder", "--opening-plies", "4"])
     with pytest.raises(UsageError, match="give random, perfect, ladder, pretrained, or"):
         run(app, ["eval", "nim", "--opponent", "edax"])
 

@@ -180,9 +180,9 @@ def test_uct_wins_at_once_and_parries():
             assert player.choose(features, 5) == player.choose(features, 5) == best
 
 
-def test_its_playouts_end_as_pgx_says():
-    """Whole games: a search of one playout after each of the moves has the result of a loss, a draw
-    or a win, and no legal move is left where the game is over."""
+def test_its_playouts_keep_the_rules():
+    """Where a whole game is over no move is legal, and it is a loss or a draw for the player to
+    move. Before its last move one cell of each column that is not full is legal."""
     for actions in games()[:40]:
         own, both = position(actions)
         over = np.uint64(own), np.uint64(own ^ both)

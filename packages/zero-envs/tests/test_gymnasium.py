@@ -146,7 +146,7 @@ def test_observations_are_pytrees():
 def test_dtypes_are_those_of_the_space():
     """And not those of what is shown, such as Python's integers; also in double precision."""
     env: Any = toy(spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 9, (2,), np.int64)]))
-    before = jax.config.jax_enable_x64
+    before = jax.config.read("jax_enable_x64")
     state = env.simulator.shown((np.array([1, 2], np.uint8), np.zeros((2, 2), np.float64)))
     assert [x.dtype for x in state] == [np.int32, np.int32]
     jax.config.update("jax_enable_x64", True)

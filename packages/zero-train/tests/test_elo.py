@@ -198,7 +198,10 @@ def test_who_met_only_known_players_is_rated():
     assert ladder.ratings()["uct"] == (300, 0)
 
 
-@pytest.mark.parametrize("known", [{2: 0.0}, {-1: 0.0}, {1: math.nan}])
-def test_impossible_known_ratings_are_named(known):
+@pytest.mark.parametrize(
+    "known", [{2: 0.0}, {-1: 0.0}, {1: math.nan}, {"a": 1.0}, {1.0: 3.0}, {1: "3"}, {0: 100.0}]
+)
+def test_impossible_known_ratings_are_named(known, unhooked):
+    """Another rating of the anchor than 0 would be relative to another one."""
     with pytest.raises(ValueError, match="known="):
         fit_elo(*two(75, 100), known=known)

@@ -216,7 +216,7 @@ WIDE = ("int64", "float64", "uint64")
 
 @pytest.fixture
 def precision(dtype):
-    before = jax.config.jax_enable_x64
+    before = jax.config.read("jax_enable_x64")
     jax.config.update("jax_enable_x64", dtype in WIDE)
     yield
     jax.config.update("jax_enable_x64", before)

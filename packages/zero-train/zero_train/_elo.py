@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float, Real
 
-from ._checks import check_count, check_kind, check_range, reals
+from ._checks import check_count, check_kind, check_range, reals, within
 
 
 _SCALE = 400 / math.log(10)
@@ -69,11 +69,12 @@ def fit_elo(
     """
     scores, games = reals("scores", scores), reals("games", games)
     _check(scores, games, anchor, prior)
-    known = {**(known or {}), anchor: 0.0}
-    if not all(0 <= i < len(games) and math.isfinite(rating) for i, rating in known.items()):
+    known = {anchor: 0.0, **({} if known is None else known)}
+    numbers = all(isinstance(i, int | np.integer) and 0 <= i < len(games) for i in known)
+    if not (numbers and all(within(x, np.isfinite) for x in known.values()) and known[anchor] == 0):
         raise ValueError(
             f"fit_elo(known={known}): give finite ratings by the numbers of actors, 0 to "
-            f"{len(games) - 1}"
+            f"{len(games) - 1}, and none but 0 to the anchor, {anchor}"
         )
     met = games > 0
     scores, games = scores + met * (prior / 2), games + met * prior

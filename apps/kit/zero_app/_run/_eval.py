@@ -27,7 +27,8 @@ class Eval(AbstractPlayerCommand):
 
     opponent: str = "random"
     """Whom it meets in games of two players: random, another fixed player of the app (an unknown
-    name is answered with a list), or a trained player: another run, a file or pretrained."""
+    name is answered with a list), ladder for all that have a rating, or a trained player: another
+    run, a file or pretrained."""
     games: Annotated[int, Interval(ge=2, le=10**8)] = 200
     """How many games are played: in games of two players an even number, because each opening of
     random moves is played from both seats. Equal games of players without randomness count once."""
@@ -91,7 +92,7 @@ class Eval(AbstractPlayerCommand):
             )[0]
 
         if opponent == LADDER:
-            ladder = asked_ladder(app, trained.config)
+            ladder = asked_ladder(app, trained.config, plies)
             others = {name: self._opponent(app, trained, name, number) for name in ladder.ratings}
             return self._ladder(ladder, others, played, known, about)
         row = played(None if opponent is None else self._opponent(app, trained, opponent, number))

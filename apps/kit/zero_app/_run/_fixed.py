@@ -82,13 +82,19 @@ def ladder_of(app: App[Any], config: AbstractConfig) -> FixedLadder | None:
     return FixedLadder.read(path) if path.exists() else None
 
 
-def asked_ladder(app: App[Any], config: AbstractConfig) -> FixedLadder:
+def asked_ladder(app: App[Any], config: AbstractConfig, opening_plies: int) -> FixedLadder:
     """The ladder of the game that a configuration plays.
 
-    **Raises:** [`zero_app.UsageError`][] where there is none.
+    **Raises:** [`zero_app.UsageError`][] where there is none, or where the games of its opponents
+    began with another number of random moves, so that their ratings are others.
     """
     found = ladder_of(app, config)
     if found is None:
         game = getattr(config, "env", app.name)
         raise UsageError(f"--opponent ladder was given, and {game} has none; give another one.")
+    if (rated := found.made.get("opening_plies", opening_plies)) != opening_plies:
+        raise UsageError(
+            f"--opening-plies {opening_plies} was given, and the ladder was rated with {rated}; "
+            "leave it out."
+        )
     return found

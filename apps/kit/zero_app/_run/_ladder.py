@@ -47,7 +47,8 @@ def elo_ladder(
     - `games`: of each match; an even number, as each opening is played from both seats.
     - `simulations`: of the run's players, per move; 0 for the network without a search.
     - `max_moves`, `opening_plies`: as for [`zero_app.measure`][].
-    - `fixed`: a ladder with baselines, whose ratings there are held as they are.
+    - `fixed`: a ladder whose first opponent is the first baseline; of all baselines that are in it
+        the ratings there are held as they are.
     """
     rows = list(files.evaluations)
     known = {} if fixed is None else fixed.known
