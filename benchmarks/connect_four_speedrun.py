@@ -26,7 +26,7 @@ if __name__ == "__main__":
                  begin_hard=0.10),
         ),
         "night": (
-            480,
+            150,
             bars(end_easy=0, middle_easy=0, middle_medium=0.02, begin_medium=0.02,
                  begin_hard=0.07),
         ),
