@@ -151,7 +151,9 @@ def judge(out: Path, names: Sequence[str], seeds: Sequence[int], games: Mapping[
             if about(row) in known or not number:
                 continue
             trained = [load(*app_of(str(run))) for run in runs]
-            players = [with_simulations(x.player, simulations) for x in trained]
+            players: list[Any] = [with_simulations(x.player, simulations) for x in trained]
+            if simulations:  # a variant of self-play searches like the default when it is judged
+                players[0] = dataclasses.replace(players[0], planner=players[1].planner)
             batch = min(number, 200)
             row |= meet(trained[0].loop.env, *players, games=number, batch=batch, seed=seed)
             rows.append(row)
