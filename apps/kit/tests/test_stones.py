@@ -112,7 +112,7 @@ def test_commands_of_gtp(gtp):
 
 
 def test_an_engine_plays_within_its_time_and_says_what_it_thinks(gtp):
-    gtp("time_settings 10 0 0", "time_left b 5 0", "kgs-time_settings byoyomi 10 5 3")
+    gtp("time_settings 10 0 0", "time_left b 5 0", "kgs-time_settings byoyomi 1 1 3")
     played, again = gtp("genmove b", "reg_genmove w")
     assert played.startswith("= ") and again.startswith("= ")
     for command in ("lz-analyze w 10", "kata-analyze w 10 rootinfo true"):

@@ -216,9 +216,9 @@ def test_a_new_game_begins_with_the_clocks_of_the_controller(start):
             assert "".join(engine.respond(line)).startswith("=")
         return engine._clocks["black"]
 
-    assert clock("time_settings 300 0 0", "genmove b") != Clock(300.0)
+    assert clock("time_settings 15 0 0", "genmove b") != Clock(15.0)
     assert engine._own == "black"
-    assert clock("clear_board") == Clock(300.0) and engine._own is None
+    assert clock("clear_board") == Clock(15.0) and engine._own is None
     # What is left of another clock has nothing to do with the engine's own.
     assert clock("time_settings 0 0 0", "time_left b 30 5") == Clock(30.0, 5)
     assert clock("clear_board") == MINUTE
