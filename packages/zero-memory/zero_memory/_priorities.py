@@ -134,6 +134,6 @@ def _pick(weights: Float[Array, " n"], uniform: Float[Array, ""]) -> Int[Array, 
     # Each prefix sum has a rounding error of its own. Here it rises at positive weights only, so
     # the first prefix sum above a number is not at a weight of 0.
     reach = jax.lax.cummax(jnp.where(weights > 0, jnp.cumsum(weights), 0.0))
-    below_one = jnp.minimum(uniform, 1 - jnp.finfo(jnp.float32).epsneg)
+    below_one = jnp.minimum(uniform, 1 - float(jnp.finfo(jnp.float32).epsneg))
     index = jnp.searchsorted(reach, below_one * reach[-1], side="right")
     return jnp.minimum(index, weights.shape[0] - 1).astype(jnp.int32)

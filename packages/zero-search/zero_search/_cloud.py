@@ -208,6 +208,6 @@ def _inverse(
     total = jnp.cumsum(weights, axis=1)
     # Rounding may leave a sum of less than 1, or a number of 1: neither may lead to a particle
     # without weight at the end of a row.
-    below = jnp.minimum(uniform, 1 - jnp.finfo(jnp.float32).eps) * total[:, -1:]
+    below = jnp.minimum(uniform, 1 - float(jnp.finfo(jnp.float32).eps)) * total[:, -1:]
     find = lambda t, u: jnp.searchsorted(t, u, side="right")
     return jax.vmap(find)(total, below).astype(jnp.int32)

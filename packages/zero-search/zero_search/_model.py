@@ -224,7 +224,7 @@ def masked_prediction(logits: PerAction, value: Floats) -> tuple[PerAction, Floa
     check_prediction(logits, value, jnp.shape(value)[0] if jnp.ndim(value) else 0, None)
     logits, value = logits.astype(jnp.float32), value.astype(jnp.float32)
     # Half of what a float holds, so that the difference of two logits is finite.
-    limit = jnp.finfo(jnp.float32).max / 2
+    limit = float(jnp.finfo(jnp.float32).max) / 2
     unknown = jnp.isnan(logits)
     clean = jnp.where(unknown, -limit, jnp.clip(logits, -limit, limit))
     clean = jnp.where(logits == -jnp.inf, -jnp.inf, clean)

@@ -73,7 +73,7 @@ def illegal(logits: Float[Array, "*rows actions"]) -> Bool[Array, "*rows actions
 
 def clean(logits: Float[Array, "*rows actions"]) -> Float[Array, "*rows actions"]:
     """Without NaN, which becomes very unlikely, or infinity."""
-    return jnp.nan_to_num(logits, nan=jnp.finfo(logits.dtype).min / 2)
+    return jnp.nan_to_num(logits, nan=float(jnp.finfo(logits.dtype).min) / 2)
 
 
 def prior(logits: Float[Array, "*rows actions"]) -> Float[Array, "*rows actions"]:
