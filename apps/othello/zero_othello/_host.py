@@ -36,6 +36,16 @@ def _weigh(own, theirs):
 
 
 @compiled
+def _play(own, theirs, square):
+    """What both have after a move, the next player first. A pass is to play where a disc is."""
+    bit = _ONE << _U(square)
+    if (own | theirs) & bit:
+        return theirs, own
+    flipped = flips(square, own, theirs)
+    return theirs ^ flipped, own | flipped | bit
+
+
+@compiled
 def alpha_beta(own, theirs, depth, alpha, beta):
     """What a position is worth to the player to move after `depth` plies, passes among them, if it
     is between `alpha` and `beta`, else a bound of it (Knuth and Moore, 1975): the sum of the square
@@ -52,11 +62,9 @@ def alpha_beta(own, theirs, depth, alpha, beta):
     for i in range(len(_SQUARES)):
         part = legal & _SQUARES[i]
         while part:
-            square = _first(part)
-            bit = _ONE << _U(square)
-            part ^= bit
-            flipped = flips(square, own, theirs)
-            score = -alpha_beta(theirs ^ flipped, own | flipped | bit, depth - 1, -beta, -alpha)
+            mine, others = _play(own, theirs, _first(part))
+            part &= part - _ONE
+            score = -alpha_beta(mine, others, depth - 1, -beta, -alpha)
             if score > best:
                 best = score
                 if best > alpha:
@@ -75,17 +83,13 @@ def values(own, theirs, depth, found):
         part = legal & _SQUARES[i]
         while part:
             square = _first(part)
-            bit = _ONE << _U(square)
-            part ^= bit
-            flipped = flips(square, own, theirs)
+            part &= part - _ONE
+            mine, others = _play(own, theirs, square)
             # As good as the best so far is exact, too.
-            found[square] = -alpha_beta(
-                theirs ^ flipped, own | flipped | bit, depth - 1, -_INFINITE, 1 - best
-            )
+            found[square] = -alpha_beta(mine, others, depth - 1, -_INFINITE, 1 - best)
             best = max(best, found[square])
 
 
-# A pass is to play where a disc is.
 @compiled
 def _legal(own, theirs):
     empty = ~(own | theirs)
@@ -93,15 +97,6 @@ def _legal(own, theirs):
     if not legal and moves(theirs, own, empty):
         return own & (~own + _ONE)
     return legal
-
-
-@compiled
-def _play(own, theirs, square):
-    bit = _ONE << _U(square)
-    if (own | theirs) & bit:
-        return theirs, own
-    flipped = flips(square, own, theirs)
-    return theirs ^ flipped, own | flipped | bit
 
 
 @compiled

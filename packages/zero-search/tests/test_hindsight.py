@@ -47,9 +47,10 @@ def test_equal_trees_are_the_inner_planner():
         assert np.array_equal(ours.stats.pop(name), 7 * value)
     assert not ours.stats
     inner.stats.clear()
-    # XLA of JAX 0.7 rounds the softmax of the two programs differently.
-    np.testing.assert_allclose(ours.weights, inner.weights, rtol=1e-6)
-    assert equal(dataclasses.replace(ours, weights=inner.weights), inner)
+    if jax.__version_info__ < (0, 8):  # whose XLA rounds the softmax of the programs differently
+        np.testing.assert_allclose(ours.weights, inner.weights, rtol=1e-6)
+        ours = dataclasses.replace(ours, weights=inner.weights)
+    assert equal(ours, inner)
 
 
 @pytest.mark.parametrize(

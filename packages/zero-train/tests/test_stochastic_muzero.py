@@ -174,8 +174,8 @@ def test_an_update_is_the_same_on_eight_devices(sums_in_turn):
     split = place((mesh.axis_names[0],), batch)
     everywhere = place((), state)
     program = updated.lower(everywhere, split).compile()
-    in_turn, waited = sums_in_turn(f"{program.as_text()}")
-    assert in_turn <= 3 and waited == 2  # with JAX 0.7 two are one
+    joined = jax.__version_info__ < (0, 8)  # XLA of JAX 0.7 makes one sum of two
+    assert sums_in_turn(f"{program.as_text()}") == (2 if joined else 3, 2)
     alone, apart = updated(state, batch), program(everywhere, split)
     for x, y in zip(jax.tree.leaves(alone), jax.tree.leaves(apart), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
