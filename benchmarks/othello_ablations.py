@@ -45,6 +45,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "newest weights play": {"average": 0.0},
     "8 updates": {"updates": 8},
     "2 updates": {"updates": 2},
+    "batches of 256": {"batch": 256},
     "32 simulations": {"simulations": 32, "considered": 16},
     "8 simulations": {"simulations": 8},
     "PUCT, visits": {"search": "puct"},
@@ -58,6 +59,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "twice the rate": {"learning_rate": 0.006},
     "no symmetries": {"symmetries": False},
     "16 considered": {"considered": 16},
+    "half a win for all discs": {"disc_weight": 0.5},
     "64 games": {"envs": 64, "unroll": 8},
 }
 

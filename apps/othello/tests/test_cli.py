@@ -39,6 +39,7 @@ def othello(run_main):
         (["train", "--search", "puct", "--nodes", "8"], "--nodes 8 cannot hold the root and"),
         (["train", "--ladder-games", "7"], "--ladder-games 7 is odd"),
         (["train", "--engine", "mctx", "--search", "puct"], "--engine mctx has no --search puct"),
+        (["train", "--env-engine", "pgx", "--disc-weight", "1"], "--disc-weight 1 is not for"),
         (["train", "--batch", "100"], "--batch 100 does not divide into --shards 8"),
         (["train", "--envs", "12"], "--envs 12 does not divide into --shards 8"),
         (["train", "--devices", "3"], "--shards 8 does not divide over 3 devices"),

@@ -18,13 +18,15 @@ from ._mctx import MctxSearch
 
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration."""
-    env = Othello() if config.env_engine == "zero" else PgxEnvironment("othello")
+    ours = Othello(config.disc_weight)
+    env = ours if config.env_engine == "zero" else PgxEnvironment("othello")
     network = ft.partial(
         AlphaZeroNet,
         board_shape=(8, 8, 2),
         num_actions=env.num_actions,
         channels=config.channels,
         blocks=config.blocks,
+        max_value=env.max_return,
     )
     model = ft.partial(EnvironmentModel, env)
     agent = config.alphazero(network, model, explorer=_explorer(config), l2=config.l2)

@@ -36,6 +36,8 @@ class Config(AbstractTreeSearchConfig):
     env_engine: Literal["zero", "pgx"] = "zero"
     """Whose Othello is played. Both are the same game, and zero's is several times as fast. Runs of
     before there was a choice are resumed with pgx."""
+    disc_weight: Annotated[float, Interval(ge=0, le=100)] = 0.0
+    """What a lead of all 64 discs adds to a win: with 0 only the result counts."""
     nodes: Annotated[int, Interval(ge=1, le=10**6)] = 34
     """Nodes of the tree per game (puct and muzero keep the subtree of the played move)."""
     l2: NonNegative = 0.0
@@ -47,7 +49,7 @@ class Config(AbstractTreeSearchConfig):
     ladder_simulations: Annotated[int, Interval(ge=0, le=10**6 - 1)] = 0
     """Simulations per move in the ladder; 0 for the network without a search."""
 
-    absent: ClassVar[Mapping[str, Any]] = {"env_engine": "pgx"}
+    absent: ClassVar[Mapping[str, Any]] = {"env_engine": "pgx", "disc_weight": 0.0}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,6 +69,11 @@ class Config(AbstractTreeSearchConfig):
             raise UsageError(
                 f"--nodes {self.nodes} cannot hold the root and --simulations "
                 f"{self.simulations}; give at least {self.simulations + 1}."
+            )
+        if self.env_engine == "pgx" and self.disc_weight:
+            raise UsageError(
+                f"--disc-weight {self.disc_weight:g} is not for --env-engine pgx, whose rewards do "
+                "not count discs; use --env-engine zero."
             )
         if self.engine == "mctx" and self.search == "puct":
             raise UsageError(

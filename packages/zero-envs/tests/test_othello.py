@@ -15,6 +15,8 @@ from zero_envs.testing import check_environment
 
 
 ENV = Othello()
+#: A power of two, so that its rewards are exact.
+WEIGHED = Othello(disc_weight=0.5)
 PGX = PgxEnvironment("othello")
 LENGTH = 72  # longer than random games, so steps after their ends are compared too
 
@@ -77,7 +79,11 @@ def compare(key: Array, forced: Array) -> dict[str, Array]:
             "losses": ended & allowed & (pgxs.reward < 0),
             "draws": ended & allowed & (pgxs.reward == 0),
         }
+        lead = jnp.abs(jnp.sum(discs, axis=1)) + jnp.sum(discs == 0, axis=1)
+        by_discs = jnp.where(ended & allowed, pgxs.reward * (1 + lead.astype(jnp.float32) / 128), pgxs.reward)
+        weighed = jax.vmap(lambda s, a: WEIGHED.step(s, a, key=jr.key(0)))(states[0], action)[1]
         differences = {
+            "reward by discs": jnp.sum(weighed.reward != by_discs),
             "features": compared[0].features,
             "legal": compared[0].legal,
             "reward": compared[1].reward,
@@ -92,7 +98,7 @@ def compare(key: Array, forced: Array) -> dict[str, Array]:
     return {name: jnp.sum(x) for name, x in counts.items()} | {"games": jnp.sum(states[0].over)}
 
 
-DIFFERENCES = ("features", "legal", "reward", "discount", "last", "colour", "over")
+DIFFERENCES = ("reward by discs", "features", "legal", "reward", "discount", "last", "colour", "over")
 
 
 def random_games(seed: int, number: int) -> dict[str, int]:
@@ -115,6 +121,12 @@ def test_equals_pgx_position_by_position():
     # Everything that can happen has happened.
     assert min(counts.values()) > 0, counts
     assert counts["illegal actions"] > 20
+
+
+def test_a_win_by_all_squares_has_the_greatest_return():
+    assert (ENV.max_return, WEIGHED.max_return) == (1, 1.5)
+    with pytest.raises(ValueError, match=r"^Othello\(disc_weight=-1\): it must be a finite number"):
+        Othello(disc_weight=-1)
 
 
 @pytest.mark.slow

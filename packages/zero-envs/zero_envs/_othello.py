@@ -1,5 +1,6 @@
 """Othello as sets of bits: pgx's game, several times as fast."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from jaxtyping import Array, Bool, Int, Int32, PRNGKeyArray, UInt32
 from ._environment import (
     absorbing_transition,
     AbstractDiscreteEnvironment,
+    check_number,
     check_state,
     checked_action,
     Observation,
@@ -68,11 +70,28 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
     action has reward -1 and terminates the game.
 
     `pgx` is needed for `raw` and `render` only.
+
+    **Arguments:**
+
+    - `disc_weight`: adds `disc_weight * discs / 64` to the reward of the winner and takes as much
+        from that of the loser, so that players also care by how many discs they win. `discs` is the
+        winner's lead, where the squares that stay empty are the winner's, as in tournaments. pgx
+        has no such reward; 0 is pgx's game. A number from 0 on.
     """
 
+    disc_weight: float = eqx.field(static=True, default=0.0)
     num_actions: int = eqx.field(init=False, default=_PASS + 1)
     num_players: int = eqx.field(init=False, default=2)
     hidden: bool = eqx.field(init=False, default=False)
+
+    def __check_init__(self):
+        check_number("Othello", 0, math.inf, disc_weight=self.disc_weight)
+
+    @property
+    def max_return(self) -> float:
+        """The largest return of a game, that of a win by all 64 squares; the smallest is
+        `-max_return`."""
+        return 1 + self.disc_weight
 
     def init(self, *, key: PRNGKeyArray) -> OthelloState:
         """The start of the game; `key` is ignored."""
@@ -94,7 +113,11 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
         # As in pgx, an illegal action takes effect: it may place a disc where there is one.
         own, theirs = own ^ (square | flipped), theirs & ~flipped
         empty = ~(own | theirs)
-        outcome = jnp.sign(own.count() - theirs.count()).astype(jnp.float32)
+        lead = own.count() - theirs.count()
+        outcome = jnp.sign(lead).astype(jnp.float32)
+        if self.disc_weight:
+            discs = (jnp.abs(lead) + empty.count()).astype(jnp.float32)
+            outcome *= 1 + self.disc_weight / 64 * discs
         ended = ~empty.any() | ~theirs.any() | (passes & (passed == _ONE))
         terminated = ended | ~allowed
         replies = _moves(theirs, own).where(~terminated, _ALL)
