@@ -80,7 +80,9 @@ def compare(key: Array, forced: Array) -> dict[str, Array]:
             "draws": ended & allowed & (pgxs.reward == 0),
         }
         lead = jnp.abs(jnp.sum(discs, axis=1)) + jnp.sum(discs == 0, axis=1)
-        by_discs = jnp.where(ended & allowed, pgxs.reward * (1 + lead.astype(jnp.float32) / 128), pgxs.reward)
+        by_discs = jnp.where(
+            ended & allowed, pgxs.reward * (1 + lead.astype(jnp.float32) / 128), pgxs.reward
+        )
         weighed = jax.vmap(lambda s, a: WEIGHED.step(s, a, key=jr.key(0)))(states[0], action)[1]
         differences = {
             "reward by discs": jnp.sum(weighed.reward != by_discs),
@@ -98,7 +100,16 @@ def compare(key: Array, forced: Array) -> dict[str, Array]:
     return {name: jnp.sum(x) for name, x in counts.items()} | {"games": jnp.sum(states[0].over)}
 
 
-DIFFERENCES = ("reward by discs", "features", "legal", "reward", "discount", "last", "colour", "over")
+DIFFERENCES = (
+    "reward by discs",
+    "features",
+    "legal",
+    "reward",
+    "discount",
+    "last",
+    "colour",
+    "over",
+)
 
 
 def random_games(seed: int, number: int) -> dict[str, int]:

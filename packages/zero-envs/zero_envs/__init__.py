@@ -48,9 +48,17 @@ if typing.TYPE_CHECKING:
         AbstractEnvironment as AbstractEnvironment,
         AbstractFactoredEnvironment as AbstractFactoredEnvironment,
         AbstractHiddenEnvironment as AbstractHiddenEnvironment,
+        AbstractObservedEnvironment as AbstractObservedEnvironment,
         Fallible as Fallible,
         Observation as Observation,
         Transition as Transition,
+    )
+    from ._filtered import (
+        AbstractFilter as AbstractFilter,
+        Filtered as Filtered,
+        FilteredState as FilteredState,
+        ParticleFilter as ParticleFilter,
+        Particles as Particles,
     )
     from ._game2048 import (
         Game2048 as Game2048,
@@ -102,6 +110,7 @@ if typing.TYPE_CHECKING:
     from ._playground import PlaygroundEnvironment as PlaygroundEnvironment
     from ._sokoban import SokobanGenerator as SokobanGenerator, SokobanLevel as SokobanLevel
     from ._stoa import stoa_environment as stoa_environment
+    from ._tiger import Tiger as Tiger, TigerState as TigerState
     from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -215,6 +215,30 @@ class AbstractHiddenEnvironment(AbstractDiscreteEnvironment[State], Generic[Stat
         """
 
 
+class AbstractObservedEnvironment(AbstractDiscreteEnvironment[State], Generic[State]):
+    """A discrete environment that hides its state and says how likely each observation is.
+
+    It is a partially observable Markov decision process. Its states hold what the player has just
+    observed, noise included, so that `observe` draws nothing. [`zero_envs.Filtered`][] keeps what
+    the player can know of the state, which is what planners and networks see.
+    """
+
+    @abc.abstractmethod
+    def observation_log_prob(
+        self,
+        observation: Observation,
+        state: State,
+        action: Int[Array, ""],
+        next_state: State,
+    ) -> Float[Array, ""]:
+        """The log-probability, or log-density, of an observation after a step; `-inf` where the
+        step cannot show it.
+
+        What `next_state` itself happens to show does not matter. The action is -1 for the first
+        observation of an episode, and both states are the first one.
+        """
+
+
 class AbstractChanceEnvironment(AbstractDiscreteEnvironment[State], Generic[State]):
     """A discrete environment with known probabilities of finitely many chance outcomes."""
 

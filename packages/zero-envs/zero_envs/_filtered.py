@@ -1,0 +1,309 @@
+"""What a player can know of a hidden state: filters, and environments that keep a belief."""
+
+import abc
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from ._environment import (
+    AbstractDiscreteEnvironment,
+    AbstractObservedEnvironment,
+    check_count,
+    check_number,
+    Observation,
+    State,
+    Transition,
+)
+
+
+Belief = TypeVar("Belief")
+
+
+class AbstractFilter(eqx.Module, Generic[State, Belief]):
+    """What the observations of one episode say of the state of an environment: Bayes' rule.
+
+    A belief is a pytree of arrays, always of the same shapes.
+    """
+
+    @abc.abstractmethod
+    def init(
+        self, env: AbstractDiscreteEnvironment[State], obs: Observation, *, key: PRNGKeyArray
+    ) -> Belief:
+        """The belief after the first observation."""
+
+    @abc.abstractmethod
+    def update(
+        self,
+        env: AbstractDiscreteEnvironment[State],
+        belief: Belief,
+        action: Int[Array, ""],
+        obs: Observation,
+        last: Bool[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[Belief, Float[Array, ""]]:
+        """The belief after an action, what was then observed, and whether the episode ended.
+
+        **Returns:** the belief, and the reward that was to be expected of the action before
+        anything was observed.
+        """
+
+    @abc.abstractmethod
+    def sample(
+        self, env: AbstractDiscreteEnvironment[State], belief: Belief, *, key: PRNGKeyArray
+    ) -> State:
+        """Draws a state."""
+
+    @abc.abstractmethod
+    def features(
+        self, env: AbstractDiscreteEnvironment[State], belief: Belief, obs: Observation
+    ) -> PyTree[Array]:
+        """What a network sees of the belief and the last observation."""
+
+
+class Particles(eqx.Module, Generic[State]):
+    """States of which each may be the real one.
+
+    **Attributes:**
+
+    - `states`: all leaves begin with `[particles]`.
+    - `log_weights`: log-probabilities.
+    - `lost`: how often an observation was impossible for all states.
+    """
+
+    states: State
+    log_weights: Float[Array, "*axes particles"]
+    lost: Int[Array, "*axes"]
+
+
+class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
+    """Weighted samples of the state: sequential importance resampling.
+
+    Every update steps the samples and multiplies their weights by the likelihood of what was
+    observed; a sample whose episode ends otherwise than the real one gets the weight 0. Where the
+    effective number of samples, `1 / sum(w**2)`, is below `effective * num_particles`, as many are
+    drawn anew by weight (systematic resampling). Where an observation is impossible for all of
+    them they are drawn from the initial states, weighted by the likelihood of the observation, or
+    kept if it is impossible for these too; `lost` counts how often.
+
+    A network sees the mean and the standard deviation of each number of a state, and the features
+    that were observed. A likelihood of NaN makes all weights NaN, so that whoever plans or plays by
+    this belief reports values that are not finite.
+
+    **Arguments:**
+
+    - `num_particles`: the samples.
+    - `effective`: from 0, which never draws anew, to 1.
+    - `proposals`: initial states from which each sample of an initial belief is drawn.
+
+    Gordon, Salmond and Smith 1993, "Novel approach to nonlinear/non-Gaussian Bayesian state
+    estimation".
+    """
+
+    num_particles: int = eqx.field(default=1000, static=True)
+    effective: float = 0.5
+    proposals: int = eqx.field(default=8, static=True)
+
+    def __check_init__(self):
+        check_count("ParticleFilter", num_particles=self.num_particles, proposals=self.proposals)
+        check_number("ParticleFilter", 0, 1, effective=self.effective)
+
+    def init(
+        self, env: AbstractObservedEnvironment[State], obs: Observation, *, key: PRNGKeyArray
+    ) -> Particles[State]:
+        states, log_weights = self._initial(env, obs, key)
+        lost = _impossible(log_weights).astype(jnp.int32)
+        return Particles(states, _normal(log_weights), lost)
+
+    def update(
+        self,
+        env: AbstractObservedEnvironment[State],
+        belief: Particles[State],
+        action: Int[Array, ""],
+        obs: Observation,
+        last: Bool[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[Particles[State], Float[Array, ""]]:
+        step_key, draw_key, new_key = jr.split(key, 3)
+        keys = jr.split(step_key, self.num_particles)
+        step = lambda state, k: env.step(state, action, key=k)
+        states, transition = jax.vmap(step)(belief.states, keys)
+        likely = lambda state, after: env.observation_log_prob(obs, state, action, after)
+        log_prob = jax.vmap(likely)(belief.states, states)
+        agree = jnp.where(transition.last == last, 0.0, -jnp.inf)
+        log_weights = belief.log_weights + log_prob + agree
+        reward = jnp.sum(jnp.exp(belief.log_weights) * transition.reward)
+        dead = ~last & _impossible(log_weights)
+        fresh, fresh_weights = self._initial(env, obs, new_key)
+        found = dead & ~_impossible(fresh_weights)
+        states = _where(found, fresh, states)
+        log_weights = _normal(jnp.where(found, fresh_weights, log_weights))
+        few = jnp.sum(jnp.exp(2 * log_weights)) * self.effective * self.num_particles > 1
+        drawn = _systematic(log_weights, draw_key)
+        states = _where(few, jax.tree.map(lambda x: x[drawn], states), states)
+        uniform = jnp.full_like(log_weights, -jnp.log(self.num_particles))
+        log_weights = jnp.where(few, uniform, log_weights)
+        return Particles(states, log_weights, belief.lost + dead.astype(jnp.int32)), reward
+
+    def sample(
+        self,
+        env: AbstractObservedEnvironment[State],
+        belief: Particles[State],
+        *,
+        key: PRNGKeyArray,
+    ) -> State:
+        index = jr.categorical(key, belief.log_weights)
+        return jax.tree.map(lambda x: x[index], belief.states)
+
+    def features(
+        self, env: AbstractObservedEnvironment[State], belief: Particles[State], obs: Observation
+    ) -> dict[str, PyTree[Array]]:
+        weights = jnp.exp(belief.log_weights)
+        flat = lambda x: x.reshape(self.num_particles, -1).astype(jnp.float32)
+        numbers = jnp.concatenate([flat(x) for x in jax.tree.leaves(belief.states)], axis=1)
+        mean = weights @ numbers
+        deviation = jnp.sqrt(weights @ jnp.square(numbers - mean))
+        return {"mean": mean, "deviation": deviation, "observed": obs.features}
+
+    def _initial(
+        self, env: AbstractObservedEnvironment[State], obs: Observation, key: PRNGKeyArray
+    ) -> tuple[State, Float[Array, " particles"]]:
+        """Initial states that fit an observation, as far as there are any, and their log-weights,
+        up to a constant."""
+        draw_key, keep_key = jr.split(key)
+        number = self.num_particles * self.proposals
+        states = jax.vmap(lambda k: env.init(key=k))(jr.split(draw_key, number))
+        first = jnp.int32(-1)
+        weigh = lambda state: env.observation_log_prob(obs, state, first, state)
+        log_weights = jax.vmap(weigh)(states)
+        chosen = _systematic(_normal(log_weights), keep_key, self.num_particles)
+        # Those drawn by weight are equally likely, also where every weight is -inf or NaN.
+        kept = log_weights[chosen]
+        equal = jnp.where(kept > -jnp.inf, 0.0, kept)
+        return jax.tree.map(lambda x: x[chosen], states), equal
+
+
+class FilteredState(eqx.Module, Generic[State, Belief]):
+    """A state, what the player knows of it, and what was last observed."""
+
+    state: State
+    belief: Belief
+    obs: Observation
+
+
+class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generic[State, Belief]):
+    """An environment in which the player keeps a belief about what is hidden.
+
+    Observations are what the filter makes of the belief, so networks see the belief, and planners
+    plan over it: over this environment a [`zero_train.EnvironmentModel`][] is the belief's own
+    Markov decision process, in which `imagine` is the step.
+
+    **Arguments:**
+
+    - `env`: an environment that hides something.
+    - `filter`: how the belief follows from the observations: a [`zero_envs.ParticleFilter`][] for
+        any [`zero_envs.AbstractObservedEnvironment`][], or an exact filter of one environment.
+    """
+
+    env: AbstractObservedEnvironment[State]
+    filter: AbstractFilter[State, Belief] = ParticleFilter()
+    hidden: bool = eqx.field(init=False, default=True)
+
+    def __check_init__(self):
+        if not isinstance(self.env, AbstractObservedEnvironment):
+            hides = getattr(self.env, "hidden", None)
+            why = "hides nothing" if hides is False else "does not say how likely observations are"
+            raise ValueError(
+                f"Filtered(env={type(self.env).__name__}): it {why}; give an "
+                "AbstractObservedEnvironment, which hides its state and has `observation_log_prob`."
+            )
+        if not isinstance(self.filter, AbstractFilter):
+            raise ValueError(
+                f"Filtered(filter={self.filter!r}): it must be an AbstractFilter, such as "
+                "ParticleFilter()."
+            )
+
+    @property
+    def num_actions(self) -> int:
+        return self.env.num_actions
+
+    @property
+    def num_players(self) -> int:
+        return 1
+
+    def init(self, *, key: PRNGKeyArray) -> FilteredState[State, Belief]:
+        state_key, belief_key = jr.split(key)
+        state = self.env.init(key=state_key)
+        obs = self.env.observe(state)
+        return FilteredState(state, self.filter.init(self.env, obs, key=belief_key), obs)
+
+    def step(
+        self, state: FilteredState[State, Belief], action: Int[Array, ""], *, key: PRNGKeyArray
+    ) -> tuple[FilteredState[State, Belief], Transition]:
+        """Steps the environment, whose reward this is, and updates the belief."""
+        return self._step(state, action, key)[:2]
+
+    def observe(self, state: FilteredState[State, Belief]) -> Observation:
+        """What the filter makes of the belief, and the actions that were last seen to be legal."""
+        features = self.filter.features(self.env, state.belief, state.obs)
+        return Observation(features, state.obs.legal)
+
+    def resample(
+        self, state: FilteredState[State, Belief], *, key: PRNGKeyArray
+    ) -> FilteredState[State, Belief]:
+        """Draws what is hidden from the belief."""
+        hidden = self.filter.sample(self.env, state.belief, key=key)
+        return FilteredState(hidden, state.belief, state.obs)
+
+    def imagine(
+        self, state: FilteredState[State, Belief], action: Int[Array, ""], *, key: PRNGKeyArray
+    ) -> tuple[FilteredState[State, Belief], Transition]:
+        """A step as the player foresees it: what is hidden is drawn from the belief, and the reward
+        is the one to be expected. The next belief follows from what is observed then."""
+        draw_key, step_key = jr.split(key)
+        drawn = self.resample(state, key=draw_key)
+        after, transition, expected = self._step(drawn, action, step_key)
+        return after, eqx.tree_at(lambda t: t.reward, transition, expected)
+
+    def _step(self, state: Any, action: Int[Array, ""], key: PRNGKeyArray) -> Any:
+        step_key, belief_key = jr.split(key)
+        after, transition = self.env.step(state.state, action, key=step_key)
+        obs, last = self.env.observe(after), transition.last
+        belief, expected = self.filter.update(
+            self.env, state.belief, action, obs, last, key=belief_key
+        )
+        return FilteredState(after, belief, obs), transition, expected
+
+
+def _impossible(log_weights: Float[Array, " particles"]) -> Bool[Array, ""]:
+    return jnp.max(log_weights) == -jnp.inf
+
+
+def _normal(log_weights: Float[Array, " particles"]) -> Float[Array, " particles"]:
+    """Log-probabilities; equal ones where none is above `-inf`."""
+    return jax.nn.log_softmax(jnp.where(_impossible(log_weights), 0.0, log_weights))
+
+
+def _systematic(
+    log_weights: Float[Array, " states"], key: PRNGKeyArray, number: int | None = None
+) -> Int[Array, " particles"]:
+    """Draws numbers of states by weight, with one random number for all."""
+    size = log_weights.shape[0]
+    number = size if number is None else number
+    total = jnp.cumsum(jnp.exp(log_weights))
+    places = (
+        (jnp.arange(number, dtype=jnp.float32) + jr.uniform(key, (), jnp.float32))
+        / number
+        * total[-1]
+    )
+    drawn = jnp.searchsorted(total, places, side="right")
+    return jnp.minimum(drawn, size - 1).astype(jnp.int32)
+
+
+def _where(condition: Bool[Array, ""], new: State, old: State) -> State:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), new, old)
