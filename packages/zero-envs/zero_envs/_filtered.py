@@ -115,7 +115,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     def init(
         self, env: AbstractObservedEnvironment[State], obs: Observation, *, key: PRNGKeyArray
     ) -> Particles[State]:
-        states, log_weights = self._initial(env, obs, key)
+        states, log_weights = self._initial(env, obs, key, self.proposals)
         lost = _impossible(log_weights).astype(jnp.int32)
         return Particles(states, _normal(log_weights), lost)
 
@@ -139,7 +139,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         log_weights = belief.log_weights + log_prob + agree
         reward = jnp.sum(jnp.exp(belief.log_weights) * transition.reward)
         dead = ~last & _impossible(log_weights)
-        fresh, fresh_weights = self._initial(env, obs, new_key)
+        fresh, fresh_weights = self._initial(env, obs, new_key, 1)
         found = dead & ~_impossible(fresh_weights)
         states = _where(found, fresh, states)
         log_weights = _normal(jnp.where(found, fresh_weights, log_weights))
@@ -171,12 +171,16 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         return {"mean": mean, "deviation": deviation, "observed": obs.features}
 
     def _initial(
-        self, env: AbstractObservedEnvironment[State], obs: Observation, key: PRNGKeyArray
+        self,
+        env: AbstractObservedEnvironment[State],
+        obs: Observation,
+        key: PRNGKeyArray,
+        proposals: int,
     ) -> tuple[State, Float[Array, " particles"]]:
         """Initial states that fit an observation, as far as there are any, and their log-weights,
         up to a constant."""
         draw_key, keep_key = jr.split(key)
-        number = self.num_particles * self.proposals
+        number = self.num_particles * proposals
         states = jax.vmap(lambda k: env.init(key=k))(jr.split(draw_key, number))
         first = jnp.int32(-1)
         weigh = lambda state: env.observation_log_prob(obs, state, first, state)
@@ -235,6 +239,11 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     @property
     def num_players(self) -> int:
         return 1
+
+    @property
+    def random(self) -> bool:
+        """A belief does not know what will be observed."""
+        return True
 
     def init(self, *, key: PRNGKeyArray) -> FilteredState[State, Belief]:
         state_key, belief_key = jr.split(key)

@@ -53,6 +53,11 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
                 "`outcome_logits` or `failed` would lose them; count the steps in its own state."
             )
 
+    @property
+    def random(self) -> bool:
+        """As the wrapped environment says."""
+        return getattr(self.env, "random", False)
+
     def init(self, *, key: PRNGKeyArray) -> TimeLimitState[State]:
         return TimeLimitState(self.env.init(key=key), jnp.zeros((), jnp.int32))
 

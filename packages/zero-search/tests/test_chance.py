@@ -19,6 +19,7 @@ from zero_search import (
     read_tree,
     sampled_step,
     TreeSearch,
+    Widening,
 )
 from zero_search._chance import chance_nodes, ChanceNodes
 from zero_search._tree import COUNT, keep
@@ -281,7 +282,9 @@ def test_the_subtree_of_the_realised_outcome_stays(moved):
 
 
 def world(run):
-    return chance_nodes(run.model, run.model.tree.start(40), 2, "proportional", False)[0]
+    return chance_nodes(run.model, run.model.tree.start(40), 2, "proportional", False, Widening())[
+        0
+    ]
 
 
 def test_a_reused_tree_is_consistent(moved):

@@ -69,5 +69,7 @@ def test_a_law_that_is_none_is_counted():
 
 
 def test_unknown_outcomes_are_refused():
-    with pytest.raises(ValueError, match='must be "proportional", "weighted", "sampled" or'):
+    with pytest.raises(
+        ValueError, match=r"must be .proportional., .weighted., .sampled., .drawn. or"
+    ):
         TreeSearch(4, outcomes="exact")

@@ -164,7 +164,9 @@ def test_no_reduction_sees_the_columns_that_are_no_actions():
     # With every action visited, an unvisited one among them would change what Q is stretched by.
     from zero_search._kernels import _entering
 
-    rules = TreeSearch.gumbel(4, kernels="pallas")._world(Nim(), jnp.zeros(1), 3)[2]
+    rules = TreeSearch.gumbel(4, kernels="pallas")._world(
+        Nim(), jnp.zeros(1), 3, jr.split(jr.key(0), 1)
+    )[2]
     enter = _entering(rules, 0, 2, 2, 3, 4)
     one = jnp.ones((1,))
 
@@ -265,7 +267,9 @@ def test_auto_is_for_the_devices_that_triton_compiles_for(
         platform=platform, device_kind=kind, compute_capability=capability
     )
     monkeypatch.setattr(jax, "devices", lambda: [device])
-    rules = TreeSearch(4, kernels="auto")._world(model, RandomTree().start(2), 3)[2]
+    rules = TreeSearch(4, kernels="auto")._world(
+        model, RandomTree().start(2), 3, jr.split(jr.key(0), 2)
+    )[2]
     assert rules.kernels == chosen
 
 

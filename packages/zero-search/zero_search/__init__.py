@@ -20,7 +20,7 @@ from ._belief import (
     BeliefModel as BeliefModel,
     PredictedBelief as PredictedBelief,
 )
-from ._chance import sampled_step as sampled_step
+from ._chance import sampled_step as sampled_step, Widening as Widening
 from ._cloud import GaussianNoise as GaussianNoise
 from ._engine import search as search
 from ._hindsight import Hindsight as Hindsight

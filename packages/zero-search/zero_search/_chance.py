@@ -1,7 +1,8 @@
-"""Chance nodes: worlds in which outcomes with known probabilities follow the actions.
+"""Chance nodes: worlds in which random outcomes follow the actions.
 
 The search steps nodes of two kinds, decisions and afterstates, in turn. `ChanceNodes` makes such
-a world of a chance model, and `Outcomes` says how its chance nodes are searched.
+a world of a chance model, and `Outcomes` says how its chance nodes are searched. `DrawnOutcomes`
+makes a chance model of any other one that draws.
 """
 
 from typing import Any
@@ -10,17 +11,20 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, PyTree, UInt32
 
-from ._check import batch_size, check_answer, check_step
-from ._model import AbstractChanceModel, AbstractPriorModel, predicted
+from ._check import batch_size, check_answer, check_range, check_step
+from ._model import AbstractChanceModel, AbstractPriorModel, predicted, stepped
 from ._rules import highest, MeanBackup
 from ._sample import inverted, safe_softmax, split_rows, where_rows
 from ._types import Floats, Ints, Keys, Node, NodeStatistics, Stepped
 
 
 #: The rules of `TreeSearch(outcomes=...)`; the last one is a search without chance nodes.
-OUTCOMES = ("proportional", "weighted", "sampled", "frozen")
+OUTCOMES = ("proportional", "weighted", "sampled", "drawn", "frozen")
+
+# Added before a number of outcomes is rounded down: the root of a square may be a little too small.
+_ROUNDING = 1e-3
 
 
 def sampled_step(
@@ -30,6 +34,93 @@ def sampled_step(
     afterstate = model.afterstate(node, action)
     outcome = _drawn_outcome(model.outcome_logits(afterstate), key)
     return model.resolve(afterstate, outcome)
+
+
+class Widening(eqx.Module):
+    """How many outcomes a search draws of an action whose odds are not known: progressive widening.
+
+    After `n` visits an action has `k * n**alpha` outcomes, rounded down. They are visited in turn
+    and the action is worth their mean, which converges to the expectation as `n` grows. An outcome
+    that is drawn twice counts twice. A node has room for the outcomes of an action that takes all
+    simulations.
+
+    **Arguments:**
+
+    - `k`: the outcomes after the first visit, 1 or more.
+    - `alpha`: from 0, with which there are never more, to 1.
+
+    Couetoux, Hoock, Sokolovska, Teytaud and Bonnard 2011, "Continuous upper confidence trees",
+    section 3.
+    """
+
+    k: float = 2.0
+    alpha: float = 0.5
+
+    def __check_init__(self):
+        check_range("Widening", 1, k=self.k)
+        check_range("Widening", 0, 1, alpha=self.alpha)
+        if self.k < 2 and self.alpha == 0:
+            raise ValueError(
+                f"`Widening(k={self.k:g}, alpha=0)`: never widens, so that one outcome stays; give "
+                'a larger k or alpha, or `TreeSearch(outcomes="frozen")`.'
+            )
+
+    def most(self, visits: int) -> int:
+        """The number of outcomes after so many visits."""
+        return int(self.k * visits**self.alpha + _ROUNDING)
+
+    def room(self, visits: Floats) -> Floats:
+        """The same for arrays, and at least 1."""
+        return jnp.maximum(jnp.floor(self.k * visits**self.alpha + _ROUNDING), 1.0)
+
+
+class DrawnNode(eqx.Module):
+    """A node, or the afterstate of one with an action, and what its outcomes are drawn from."""
+
+    node: PyTree[Array]
+    seed: UInt32[Array, "*rows"]
+
+
+class DrawnOutcomes(AbstractChanceModel[DrawnNode, DrawnNode]):
+    """A model whose `step` draws, as one with `num_outcomes` draws of each action that are equally
+    likely. A draw follows from the node's seed, so that it can be made again.
+    """
+
+    model: AbstractPriorModel
+    number: int
+
+    @property
+    def num_outcomes(self) -> int:
+        return self.number
+
+    def seeded(self, node: PyTree[Array], key: Keys) -> DrawnNode:
+        return DrawnNode(node, _seeds(key))
+
+    def root(self, state: PyTree[Array], obs: PyTree[Array], *, key: Keys) -> DrawnNode:
+        root_key, seed_key = split_rows(key, 2)
+        return self.seeded(self.model.root(state, obs, key=root_key), seed_key)
+
+    def step(self, node: DrawnNode, action: Ints, *, key: Keys) -> Stepped[DrawnNode]:
+        return sampled_step(self, node, action, key=key)
+
+    def predict(
+        self, node: DrawnNode, *, key: Keys
+    ) -> tuple[Float[Array, "batch actions"], Floats]:
+        return self.model.predict(node.node, key=key)
+
+    def afterstate(self, node: DrawnNode, action: Ints) -> DrawnNode:
+        return DrawnNode((node.node, action), _seeds(_keys(node.seed, action)))
+
+    def outcome_logits(self, afterstate: DrawnNode) -> Float[Array, "batch outcomes"]:
+        return jnp.zeros((*afterstate.seed.shape, self.number), jnp.float32)
+
+    def afterstate_value(self, afterstate: DrawnNode, *, key: Keys) -> None:
+        return None
+
+    def resolve(self, afterstate: DrawnNode, outcome: Ints) -> Stepped[DrawnNode]:
+        step_key, seed_key = split_rows(_keys(afterstate.seed, outcome), 2)
+        node, *rest = stepped(self.model, *afterstate.node, step_key)
+        return self.seeded(node, seed_key), *rest
 
 
 class ChanceNode(eqx.Module):
@@ -155,6 +246,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
 class Outcomes(eqx.Module):
     """How chance nodes are searched: one of the `OUTCOMES` but the last.
 
+
     With `through` the value of an afterstate is that of the node behind its first outcome, the
     likeliest or the drawn one: its own value then stands for a visit of that outcome.
     """
@@ -163,6 +255,7 @@ class Outcomes(eqx.Module):
     through: bool
     num_actions: int
     num_outcomes: int
+    widening: Widening
 
     def choose(self, node: NodeStatistics, chance: Floats) -> Ints:
         """The outcome to visit next; `node` has columns of outcomes."""
@@ -173,11 +266,15 @@ class Outcomes(eqx.Module):
         lag = probs / (counted + 1.0)
         if self.rule == "weighted":
             lag = jnp.where((counted == 0) & (probs > 0), 1.0 + probs, lag)
+        if self.rule == "drawn":
+            there = jnp.arange(self.num_outcomes, dtype=jnp.float32)
+            room = self.widening.room(node.count)
+            lag = jnp.where(there[None] < room[:, None], lag, -jnp.inf)
         return highest(jnp.where(node.legal, lag, -jnp.inf))
 
     def value(self, node: NodeStatistics, outcome: Floats) -> Floats:
         """What afterstates are worth, from the statistics of their outcomes alone."""
-        if self.rule != "weighted":
+        if self.rule not in ("weighted", "drawn"):
             return MeanBackup()(node, outcome)
         probs, visits, qvalues = node.probabilities, node.visits, node.qvalues
         own = node.raw_value[:, None]
@@ -193,7 +290,12 @@ class Outcomes(eqx.Module):
 
 
 def chance_nodes(
-    model: AbstractChanceModel, node: PyTree[Array], num_actions: int, rule: str, expected: bool
+    model: AbstractChanceModel,
+    node: PyTree[Array],
+    num_actions: int,
+    rule: str,
+    expected: bool,
+    widening: Widening,
 ) -> tuple[ChanceNodes, Outcomes]:
     """The model with afterstates as nodes, and how the search treats them."""
     number = model.num_outcomes
@@ -201,13 +303,15 @@ def chance_nodes(
     shapes = _afterstate_shapes(model, node)
     keys = jr.split(jr.key(0), batch_size(node))
     value = eqx.filter_eval_shape(lambda x: world.value(x, key=keys), shapes)
-    return world, Outcomes(rule, value is None, num_actions, number)
+    return world, Outcomes(rule, value is None, num_actions, number, widening)
 
 
 def decision(node: Any) -> Any:
     """The model's nodes; where the search steps a `ChanceNode`, the one that it holds (at a chance
     node, the one behind its first outcome). The leaves may also be NumPy arrays."""
-    return node.node if isinstance(node, ChanceNode) else node
+    if isinstance(node, ChanceNode):
+        node = node.node
+    return node.node if isinstance(node, DrawnNode) else node
 
 
 def is_chance(node: Any) -> Any:
@@ -228,6 +332,14 @@ def _afterstate_shapes(model: AbstractChanceModel, node: PyTree[Array]) -> PyTre
 
 def _drawn_outcome(logits: Float[Array, "batch outcomes"], key: Keys) -> Ints:
     return jax.vmap(jr.categorical)(key, logits).astype(jnp.int32)
+
+
+def _seeds(key: Keys) -> UInt32[Array, " batch"]:
+    return jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(key)
+
+
+def _keys(seed: UInt32[Array, " batch"], number: Ints) -> Keys:
+    return jax.vmap(lambda bits, i: jr.fold_in(jr.key(bits), i))(seed, number)
 
 
 def _first(probs: Float[Array, "batch outcomes"]) -> Float[Array, "batch outcomes"]:

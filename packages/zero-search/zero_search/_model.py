@@ -29,6 +29,9 @@ class AbstractModel(eqx.Module, Generic[Node]):
     are the states of the world. Where something is hidden they are guesses at the state, or beliefs
     ([`zero_search.BeliefModel`][]). A learned model's nodes are latent states. Planners never look
     at a state themselves.
+
+    A model that draws in `step` and knows no odds may say so by an attribute `random` that is true:
+    a [`zero_search.TreeSearch`][] then keeps several drawn outcomes of an action.
     """
 
     @abc.abstractmethod

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ._chance import chance_nodes, is_chance, OUTCOMES
+from ._chance import chance_nodes, DrawnOutcomes, is_chance, OUTCOMES, Widening
 from ._check import (
     batch_size,
     check_carry,
@@ -52,7 +52,7 @@ from ._rules import (
     PUCT,
     UCB1,
 )
-from ._sample import split_rows, Temperature, varying
+from ._sample import folded, split_rows, Temperature, varying
 from ._tree import check_rules, follow, keep, Rules, Tree
 from ._types import Bools, Ints, Keys, RootStatistics
 
@@ -92,10 +92,13 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     whose visits are shared out among the outcomes, so that values are expectations: with enough
     simulations, those of expectimax. A simulation adds one node, an afterstate or a decision, and
     evaluates once. An afterstate without a value of its own gets that of the node behind one
-    outcome, which then counts as that outcome's first visit. Over any other model, and with
-    `outcomes="frozen"`, an action's outcome is drawn once, when it is expanded, and then taken for
-    certain. Antonoglou et al. 2022,
-    "Planning in stochastic environments with a learned model", section 4.
+    outcome, which then counts as that outcome's first visit. Antonoglou et al. 2022, "Planning in
+    stochastic environments with a learned model", section 4.
+
+    **Unknown odds.** Over a model that says that its `step` draws (`random`) but not with which
+    odds, and with `outcomes="drawn"` over any, an action keeps several drawn outcomes:
+    [`zero_search.Widening`][]. Over any other model, and with `outcomes="frozen"`, an action's
+    outcome is drawn once, when it is expanded, and then taken for certain.
 
     **Full trees.** Once `max_nodes` are stored, new leaves are still evaluated, counted and
     backed up, but not stored. The default makes room for the root and every simulation, with
@@ -130,7 +133,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         mean of its visits; `"sampled"` draws from the probabilities instead. `"weighted"` takes
         each outcome once, the likeliest first, before any comes twice, and weighs their values by
         `p`. The tree is then broader and less deep, which is better where leaves are evaluated
-        well, as by a trained network, and worse where they are not. `"frozen"` has no chance nodes.
+        well, as by a trained network, and worse where they are not. `"drawn"` uses no odds, as
+        above. `"frozen"` has no chance nodes.
+    - `widening`: how many outcomes are drawn.
     - `evaluate_outcomes`: whether a new afterstate is worth the mean of all its outcomes,
         `sum(p * (reward + discount * value))`, whatever the model says of it. One visit is then
         exactly one step of expectimax, for as many evaluations, in one batch, as there are
@@ -177,6 +182,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     backup: AbstractBackup = MeanBackup()
     outcomes: str = "proportional"
     evaluate_outcomes: bool = False
+    widening: Widening = Widening()
     max_nodes: int | None = None
     max_depth: int | None = None
     reuse: bool = False
@@ -191,6 +197,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_kinds("TreeSearch", AbstractRootRule, root=self.root)
         check_kinds("TreeSearch", AbstractReadout, readout=self.readout)
         check_option("TreeSearch", OUTCOMES, outcomes=self.outcomes)
+        check_kinds("TreeSearch", Widening, widening=self.widening)
         check_limits("TreeSearch", max_nodes=self.max_nodes)
         check_range("TreeSearch", 0, virtual_loss=self.virtual_loss)
         check_leaves("TreeSearch", self.num_simulations, self.num_leaves)
@@ -310,7 +317,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
         def shapes(node):
             logits = predicted(model, node, keys)[0].astype(jnp.float32)
-            _, node, rules = self._world(model, node, logits.shape[1])
+            _, node, rules = self._world(model, node, logits.shape[1], keys)
             return node, rules.prior(logits)
 
         zeros = lambda x: jnp.zeros(x.shape, x.dtype)
@@ -363,13 +370,15 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_own_carry(carry, SearchCarry)
         check_keys(key, batch)
         predict_key, noise_key, search_key = split_rows(key, 3)
+        # Of no simulation: theirs are numbered from 0 on.
+        seed_key = folded(search_key, 2**31 - 1)
         seen = predicted(model, node, predict_key)
         logits, value, invalid = masked_prediction(*seen)
         prior, gumbel = self.root.prior(logits, key=noise_key)
         for x in (prior, gumbel):
             each = "logits and noise, one for every action of every row"
             check_result(self.root, "prior", x, logits.shape, each)
-        world, node, rules = self._world(model, node, logits.shape[1])
+        world, node, rules = self._world(model, node, logits.shape[1], seed_key)
         features = rules.prior(prior)
         tree = self._room(node, features)
         if carry.tree is None or carry.reached is None:
@@ -455,14 +464,18 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         )
 
     def _world(
-        self, model: AbstractPriorModel, node: PyTree[Array], num_actions: int
+        self, model: AbstractPriorModel, node: PyTree[Array], num_actions: int, key: Keys
     ) -> tuple[AbstractPriorModel, PyTree[Array], Rules]:
         """The model as the engine steps it, its nodes, and the rules."""
-        world, outcomes = model, None
-        frozen = self.outcomes == "frozen"
-        if not frozen and isinstance(model, AbstractChanceModel) and model.num_outcomes > 0:
+        world, outcomes, rule = model, None, self.outcomes
+        if rule == "drawn" or (rule != "frozen" and getattr(model, "random", False)):
+            rule = "drawn"
+            world = DrawnOutcomes(model, self.widening.most(self.num_simulations))
+            node = world.seeded(node, key)
+        chance = isinstance(world, AbstractChanceModel) and world.num_outcomes > 0
+        if rule != "frozen" and chance:
             world, outcomes = chance_nodes(
-                model, node, num_actions, self.outcomes, self.evaluate_outcomes
+                world, node, num_actions, rule, self.evaluate_outcomes, self.widening
             )
             node = world.decision(node)
         rules = Rules(

@@ -14,6 +14,7 @@ from zero_envs import (
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
     AbstractHiddenEnvironment,
+    Filtered,
     Observation,
     Transition,
 )
@@ -115,13 +116,15 @@ class EnvironmentModel(
     """The batch-native twin of a discrete environment, with an evaluator for its leaves.
 
     What kind of world it is follows from the environment. Where it hides something, `root` draws
-    the hidden part from the posterior. Where it is an [`zero_envs.AbstractChanceEnvironment`][]
-    that hides nothing, tree searches have chance nodes, unless their planner has
-    `outcomes="frozen"`.
+    the hidden part from the posterior. A [`zero_envs.Filtered`][] one is planned over as beliefs:
+    every step draws the hidden part anew. Where it is an [`zero_envs.AbstractChanceEnvironment`][]
+    that hides nothing, tree searches have chance nodes, and where it is `random` drawn outcomes,
+    unless their planner has `outcomes="frozen"`.
 
     **Attributes:**
 
-    - `env`: a discrete environment. If it is `hidden` it must be able to `resample`.
+    - `env`: a discrete environment. If it is `hidden` it must be able to `resample`. It may say by
+        an attribute `random` that its `step` draws.
     - `evaluate`: returns the logits and the value of an [`zero_envs.Observation`][]. Illegal logits
         are masked here. Give a pytree (a [`zero_train.FeatureEvaluator`][]) and new parameters do
         not compile anew.
@@ -141,11 +144,11 @@ class EnvironmentModel(
                 "has no prior logits for a tree search; give an AbstractDiscreteEnvironment, or "
                 "plan with ParticleSearch or SampledSearch over a PolicyModel"
             )
-        if self.env.hidden and not isinstance(self.env, AbstractHiddenEnvironment):
+        if self.env.hidden and not isinstance(self.env, AbstractHiddenEnvironment | Filtered):
             raise ValueError(
                 f"EnvironmentModel(env={name}): its state holds what the player cannot see, and "
                 "planners may not see it either; make it an AbstractHiddenEnvironment with "
-                "`resample`"
+                "`resample`, or a Filtered one"
             )
         check_kind("EnvironmentModel", callable, "a function", evaluate=self.evaluate)
         check_gamma("EnvironmentModel", self.gamma)
@@ -158,15 +161,21 @@ class EnvironmentModel(
     def num_outcomes(self) -> int:
         return 0 if self._chance is None else self._chance.num_outcomes
 
+    @property
+    def random(self) -> bool:
+        """Whether `step` draws something of which no odds are known."""
+        return self._chance is None and getattr(self.env, "random", False)
+
     def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:
-        if isinstance(self.env, AbstractHiddenEnvironment):
+        if isinstance(self.env, AbstractHiddenEnvironment | Filtered):
             return jax.vmap(self.env.resample)(state, key=key)
         return state
 
     def step(
         self, node: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
     ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        return discounted(jax.vmap(self.env.step)(node, action, key=key), self.gamma)
+        step = self.env.imagine if isinstance(self.env, Filtered) else self.env.step
+        return discounted(jax.vmap(step)(node, action, key=key), self.gamma)
 
     def predict(
         self, node: State, *, key: Key[Array, " batch"]
