@@ -28,7 +28,7 @@ from ._foreign import (
     raw_key,
     strongly_typed,
 )
-from ._known import JUMANJI_FACTORED, JUMANJI_HIDDEN, unknown
+from ._known import JUMANJI_FACTORED, JUMANJI_HIDDEN, JUMANJI_RANDOM, unknown
 from ._sokoban import SokobanGenerator
 
 
@@ -199,6 +199,11 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
     def max_steps(self) -> int | None:
         """The time limit, or `None`."""
         return self.factored.max_steps
+
+    @property
+    def random(self) -> bool:
+        """Whether it is one of Jumanji's own whose steps draw, which tells no odds."""
+        return _name(self.env) in JUMANJI_RANDOM
 
     def init(self, *, key: PRNGKeyArray) -> JumanjiState:
         return self.factored.init(key=key)

@@ -53,11 +53,19 @@ _PGX_PLAYERS = {
     "sparrow_mahjong": 3,
 }
 
+#: The games of pgx whose steps draw.
+PGX_RANDOM = frozenset(
+    {"2048", "backgammon", *(x for x in _PGX_PLAYERS if x.startswith("minatar-"))}
+)
+
 #: The games of pgx that need a downloaded data file to be constructed.
 PGX_DOWNLOADED = frozenset({"bridge_bidding"})
 
 #: The classes of Jumanji's environments whose state is only partly observable.
 JUMANJI_HIDDEN = frozenset({"Minesweeper", "RobotWarehouse"})
+
+#: Those whose steps draw.
+JUMANJI_RANDOM = frozenset({"Game2048", "PacMan", "RobotWarehouse", "Snake", "Tetris"})
 
 # Those with several rewards, or actions that are not discrete.
 _JUMANJI_REFUSED = frozenset({"Connector", "LevelBasedForaging", "SearchAndRescue"})

@@ -18,6 +18,7 @@ from ._environment import (
     AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
 )
+from ._filtered import Filtered
 from ._game2048 import Game2048
 from ._gymnasium import ale_environment, envpool_environment, gymnasium_environment
 from ._gymnax import gymnax_environment
@@ -92,7 +93,7 @@ def environment_facts(env: AbstractEnvironment) -> EnvironmentFacts:
         actions,
         getattr(env, "num_players", 1),
         env.hidden,
-        isinstance(env, AbstractHiddenEnvironment),
+        isinstance(env, AbstractHiddenEnvironment | Filtered),
         isinstance(env, AbstractChanceEnvironment),
         isinstance(env, Hosted),
     )

@@ -22,7 +22,7 @@ from ._foreign import (
     raw_key,
     strongly_typed,
 )
-from ._known import known_environments, PGX_DOWNLOADED, PGX_HIDDEN, unknown
+from ._known import known_environments, PGX_DOWNLOADED, PGX_HIDDEN, PGX_RANDOM, unknown
 
 
 # The largest returns of those games of two players in which it is not 1.
@@ -99,6 +99,11 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
     def max_return(self) -> float:
         """See above; the smallest is `-max_return`."""
         return _MAX_RETURNS.get(self.game.id, 1.0)
+
+    @property
+    def random(self) -> bool:
+        """Whether it is one of pgx's own games whose steps draw, which tells no odds."""
+        return self.game.id in PGX_RANDOM
 
     def init(self, *, key: PRNGKeyArray) -> PgxState:
         """Draws an initial state; which of pgx's two players moves first is random."""
