@@ -167,7 +167,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         flat = lambda x: x.reshape(self.num_particles, -1).astype(jnp.float32)
         numbers = jnp.concatenate([flat(x) for x in jax.tree.leaves(belief.states)], axis=1)
         mean = weights @ numbers
-        deviation = jnp.sqrt(weights @ jnp.square(numbers - mean))
+        deviation = jnp.sqrt(weights @ jnp.square(numbers - mean[None]))
         return {"mean": mean, "deviation": deviation, "observed": obs.features}
 
     def _initial(

@@ -74,6 +74,10 @@ class PlayoutModel(
     def num_signals(self) -> int:
         return self.model.num_signals if isinstance(self.model, AbstractHiddenModel) else 0
 
+    @property
+    def random(self) -> bool:
+        return getattr(self.model, "random", False)
+
     def root(self, state: PyTree[Array], obs: Any, *, key: Keys) -> Node:
         return self.model.root(state, obs, key=key)
 

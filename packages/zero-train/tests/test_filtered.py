@@ -1,0 +1,89 @@
+"""Planning over beliefs that are kept by a filter: nothing leaks, and listening pays."""
+
+import dataclasses
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_envs import Filtered, Observation, ParticleFilter, Tiger
+from zero_search import PUCT, TreeSearch
+from zero_train import EnvironmentModel
+
+
+ENV = Filtered(Tiger(20), ParticleFilter(100))
+
+
+def nothing(obs: Observation) -> tuple[jax.Array, jax.Array]:
+    """Equal logits and the value 0."""
+    return jnp.zeros(3), jnp.zeros(())
+
+
+MODEL = EnvironmentModel(ENV, nothing, gamma=0.95)
+PLANNER = TreeSearch(150, PUCT(20.0), max_depth=6)
+
+
+@ft.cache
+def listened(times: int):
+    """States of eight rows after some listening, of equal readings in each half of the rows."""
+    first = jax.vmap(lambda k: ENV.init(key=k))(jr.split(jr.key(0), 8))
+    step = jax.vmap(lambda s, k: ENV.step(s, jnp.int32(0), key=k))
+    state = first
+    for i in range(times):
+        state, _ = step(state, jr.split(jr.key(i + 1), 8))
+    return state
+
+
+@eqx.filter_jit
+def planned(state, key):
+    carry = PLANNER.init(MODEL, state)
+    return PLANNER.plan(MODEL, state, carry, key=jr.split(key, 8))[0]
+
+
+def test_the_true_state_changes_no_plan():
+    state = listened(1)
+    plan = planned(state, jr.key(5))
+    other = eqx.tree_at(lambda s: s.state.tiger, state, 1 - state.state.tiger)
+    swapped = planned(other, jr.key(5))
+    for one, two in zip(jax.tree.leaves(plan), jax.tree.leaves(swapped), strict=True):
+        assert np.array_equal(one, two)
+    assert np.all(np.asarray(plan.stats["invalid"]) == 0)
+
+
+def test_listening_pays_until_it_is_known_enough():
+    """With equal odds opening a door is worth -45 at once; if all samples have the tiger behind the
+    left door the right one is opened."""
+    plan = planned(listened(0), jr.key(6))
+    assert np.all(np.asarray(plan.action) == 0)
+    # The reward of a door is the expected one, and not -100 or 10.
+    assert np.all(np.abs(np.asarray(plan.qvalues)[:, 1:] + 45) < 25)
+    state = listened(0)
+    sure = jnp.zeros_like(state.belief.states.tiger)  # all samples: on the left
+    known = eqx.tree_at(lambda s: s.belief.states.tiger, state, sure)
+    plan = planned(known, jr.key(7))
+    assert np.all(np.asarray(plan.action) == 2)
+
+
+def test_a_likelihood_of_nan_is_counted():
+    class Broken(Tiger):
+        def observation_log_prob(self, observation, state, action, next_state):
+            return jnp.full((), jnp.nan)
+
+    env = Filtered(Broken(20), ParticleFilter(16))
+    seen = lambda obs: (jnp.zeros(3), jnp.sum(obs.features["mean"]))
+    model, planner = EnvironmentModel(env, seen), TreeSearch(4)
+    state = jax.vmap(lambda k: env.init(key=k))(jr.split(jr.key(0), 2))
+    plan = jax.jit(lambda k: planner.plan(model, state, planner.init(model, state), key=k)[0])(
+        jr.split(jr.key(1), 2)
+    )
+    assert np.all(np.asarray(plan.stats["invalid"]) > 0)
+
+
+def test_a_hidden_environment_needs_a_filter():
+    with pytest.raises(ValueError, match="or a Filtered one"):
+        EnvironmentModel(Tiger(), nothing)
+    assert MODEL.random and not dataclasses.replace(MODEL, env=ENV).num_outcomes
