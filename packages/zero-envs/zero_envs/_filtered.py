@@ -87,8 +87,9 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     observed; a sample whose episode ends otherwise than the real one gets the weight 0. Where the
     effective number of samples, `1 / sum(w**2)`, is below `effective * num_particles`, as many are
     drawn anew by weight (systematic resampling). Where an observation is impossible for all of
-    them they are drawn from the initial states, weighted by the likelihood of the observation, or
-    kept if it is impossible for these too; `lost` counts how often.
+    them they are drawn from the initial states, weighted by the likelihood of the observation had
+    the action left these as they are, or kept if it is impossible for these too; `lost` counts how
+    often.
 
     A network sees the mean and the standard deviation of each number of a state, and the features
     that were observed. A likelihood of NaN makes all weights NaN, so that whoever plans or plays by
@@ -115,7 +116,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     def init(
         self, env: AbstractObservedEnvironment[State], obs: Observation, *, key: PRNGKeyArray
     ) -> Particles[State]:
-        states, log_weights = self._initial(env, obs, key)
+        states, log_weights = self._initial(env, jnp.int32(-1), obs, key)
         lost = _impossible(log_weights).astype(jnp.int32)
         return Particles(states, _normal(log_weights), lost)
 
@@ -139,7 +140,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         log_weights = belief.log_weights + log_prob + agree
         reward = jnp.sum(jnp.exp(belief.log_weights) * transition.reward)
         dead = ~last & _impossible(log_weights)
-        fresh, fresh_weights = self._initial(env, obs, new_key)
+        fresh, fresh_weights = self._initial(env, action, obs, new_key)
         found = dead & ~_impossible(fresh_weights)
         states = _where(found, fresh, states)
         log_weights = _normal(jnp.where(found, fresh_weights, log_weights))
@@ -167,24 +168,27 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         flat = lambda x: x.reshape(self.num_particles, -1).astype(jnp.float32)
         numbers = jnp.concatenate([flat(x) for x in jax.tree.leaves(belief.states)], axis=1)
         mean = weights @ numbers
-        deviation = jnp.sqrt(weights @ jnp.square(numbers - mean))
+        deviation = jnp.sqrt(weights @ jnp.square(numbers - mean[None]))
         return {"mean": mean, "deviation": deviation, "observed": obs.features}
 
     def _initial(
-        self, env: AbstractObservedEnvironment[State], obs: Observation, key: PRNGKeyArray
+        self,
+        env: AbstractObservedEnvironment[State],
+        action: Int[Array, ""],
+        obs: Observation,
+        key: PRNGKeyArray,
     ) -> tuple[State, Float[Array, " particles"]]:
         """Initial states that fit an observation, as far as there are any, and their log-weights,
         up to a constant."""
         draw_key, keep_key = jr.split(key)
         number = self.num_particles * self.proposals
         states = jax.vmap(lambda k: env.init(key=k))(jr.split(draw_key, number))
-        first = jnp.int32(-1)
-        weigh = lambda state: env.observation_log_prob(obs, state, first, state)
+        weigh = lambda state: env.observation_log_prob(obs, state, action, state)
         log_weights = jax.vmap(weigh)(states)
         chosen = _systematic(_normal(log_weights), keep_key, self.num_particles)
-        # Those drawn by weight are equally likely, also where every weight is -inf or NaN.
-        kept = log_weights[chosen]
-        equal = jnp.where(kept > -jnp.inf, 0.0, kept)
+        # Those drawn by weight are equally likely, unless all weights are -inf or one is NaN.
+        most = jnp.max(log_weights)
+        equal = jnp.full(self.num_particles, jnp.where(most > -jnp.inf, 0.0, most))
         return jax.tree.map(lambda x: x[chosen], states), equal
 
 
@@ -302,7 +306,8 @@ def _systematic(
         * total[-1]
     )
     drawn = jnp.searchsorted(total, places, side="right")
-    return jnp.minimum(drawn, size - 1).astype(jnp.int32)
+    # Rounding can make the last place the whole, beyond which there are only weights of 0.
+    return jnp.minimum(drawn, jnp.searchsorted(total, total[-1])).astype(jnp.int32)
 
 
 def _where(condition: Bool[Array, ""], new: State, old: State) -> State:
