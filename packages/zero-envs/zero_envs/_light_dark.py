@@ -1,7 +1,6 @@
 """LightDark: going to the light to see where one is."""
 
 import math
-from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -86,7 +85,7 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
             )
 
     @classmethod
-    def betazero(cls, light: int = 10) -> Self:
+    def betazero(cls, light: int = 10) -> "LightDark":
         """Steps of 1 that cost nothing; the light at 10, or at 5 where all is less."""
         if light not in (5, 10):
             raise ValueError(f"LightDark.betazero(light={light!r}): it must be 5 or 10.")

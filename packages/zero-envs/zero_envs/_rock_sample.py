@@ -1,7 +1,5 @@
 """RockSample: which of the rocks are worth the way, and is it worth looking before?"""
 
-from typing import Self
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -85,7 +83,7 @@ class RockSample(AbstractObservedEnvironment[RockSampleState]):
         check_cells("RockSample", self.size, start=(self.start,))
 
     @classmethod
-    def of(cls, size: int, num_rocks: int, seed: int = 0) -> Self:
+    def of(cls, size: int, num_rocks: int, seed: int = 0) -> "RockSample":
         """The published layouts for 7, 8 and 11, 11, and otherwise rocks in different cells that
         NumPy's `default_rng(seed)` draws. The rover starts in the middle of the west edge."""
         check_count("RockSample.of", size=size, num_rocks=num_rocks)

@@ -2,7 +2,7 @@
 
 import functools as ft
 import math
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -89,7 +89,7 @@ class Tag(AbstractObservedEnvironment[TagState]):
         check_count("Tag", max_steps=self.max_steps)
 
     @classmethod
-    def laser(cls, seed: int = 0) -> Self:
+    def laser(cls, seed: int = 0) -> "Tag":
         """LaserTag: 7 rows of 11 cells, of which NumPy's `default_rng(seed)` draws 8 obstacles.
         These may part the cells, as in DESPOT's program."""
         check_count("Tag.laser", 0, seed=seed)
