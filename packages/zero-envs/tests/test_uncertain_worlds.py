@@ -392,7 +392,7 @@ def test_light_dark_follows_the_rules(env, getkey):
         pay = stop if move == 0 else -1.0 if env.spread else 0.0
         assert (transition.reward == pay).all() and (transition.last == (move == 0)).all()
         deviation = abs(place - env.light) * scale * slope + (1e-4 if env.light == 10 else 0.01)
-        law = stats.norm(place, deviation)
+        law: Any = stats.norm(place, deviation)
         read = np.asarray(obs.features[:, 0])
         assert stats.kstest(read, law.cdf).pvalue > 1e-7 and (obs.features[:, 1] == 1).all()
         one = jax.tree.map(lambda x: x[0], (obs, after))

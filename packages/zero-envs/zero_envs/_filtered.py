@@ -26,19 +26,18 @@ Belief = TypeVar("Belief")
 class AbstractFilter(eqx.Module, Generic[State, Belief]):
     """What the observations of one episode say of the state of an environment: Bayes' rule.
 
-    A belief is a pytree of arrays, always of the same shapes.
+    A belief is a pytree of arrays, always of the same shapes. `env` is an environment that the
+    filter knows.
     """
 
     @abc.abstractmethod
-    def init(
-        self, env: AbstractDiscreteEnvironment[State], obs: Observation, *, key: PRNGKeyArray
-    ) -> Belief:
+    def init(self, env: Any, obs: Observation, *, key: PRNGKeyArray) -> Belief:
         """The belief after the first observation."""
 
     @abc.abstractmethod
     def update(
         self,
-        env: AbstractDiscreteEnvironment[State],
+        env: Any,
         belief: Belief,
         action: Int[Array, ""],
         obs: Observation,
@@ -53,15 +52,11 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
         """
 
     @abc.abstractmethod
-    def sample(
-        self, env: AbstractDiscreteEnvironment[State], belief: Belief, *, key: PRNGKeyArray
-    ) -> State:
+    def sample(self, env: Any, belief: Belief, *, key: PRNGKeyArray) -> State:
         """Draws a state."""
 
     @abc.abstractmethod
-    def features(
-        self, env: AbstractDiscreteEnvironment[State], belief: Belief, obs: Observation
-    ) -> PyTree[Array]:
+    def features(self, env: Any, belief: Belief, obs: Observation) -> PyTree[Array]:
         """What a network sees of the belief and the last observation."""
 
 
@@ -215,8 +210,13 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     """
 
     env: AbstractObservedEnvironment[State]
-    filter: AbstractFilter[State, Belief] = ParticleFilter()
+    filter: AbstractFilter[Any, Any] = ParticleFilter()
+    num_actions: int = eqx.field(init=False)
+    num_players: int = eqx.field(init=False, default=1)
     hidden: bool = eqx.field(init=False, default=True)
+
+    def __post_init__(self):
+        self.num_actions = getattr(self.env, "num_actions", 0)
 
     def __check_init__(self):
         if not isinstance(self.env, AbstractObservedEnvironment):
@@ -231,14 +231,6 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
                 f"Filtered(filter={self.filter!r}): it must be an AbstractFilter, such as "
                 "ParticleFilter()."
             )
-
-    @property
-    def num_actions(self) -> int:
-        return self.env.num_actions
-
-    @property
-    def num_players(self) -> int:
-        return 1
 
     def init(self, *, key: PRNGKeyArray) -> FilteredState[State, Belief]:
         state_key, belief_key = jr.split(key)

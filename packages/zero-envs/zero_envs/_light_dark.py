@@ -67,8 +67,12 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
     start: tuple[float, float] = (2.0, 3.0)
     spread: int = 30
     max_steps: int = 100
+    num_actions: int = eqx.field(init=False)
     num_players: int = eqx.field(init=False, default=1)
     hidden: bool = eqx.field(init=False, default=True)
+
+    def __post_init__(self):
+        self.num_actions = len(self.moves)
 
     def __check_init__(self):
         check_count("LightDark", max_steps=self.max_steps)
@@ -93,10 +97,6 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
         if light == 10:
             return cls(**common)
         return cls(light=5.0, slope=1 / math.sqrt(2), noise=0.01, reward=10.0, **common)
-
-    @property
-    def num_actions(self) -> int:
-        return len(self.moves)
 
     def init(self, *, key: PRNGKeyArray) -> LightDarkState:
         """Draws the start."""

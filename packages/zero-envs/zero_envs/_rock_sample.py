@@ -74,8 +74,12 @@ class RockSample(AbstractObservedEnvironment[RockSampleState]):
     rocks: tuple[tuple[int, int], ...]
     start: tuple[int, int]
     max_steps: int = 100
+    num_actions: int = eqx.field(init=False)
     num_players: int = eqx.field(init=False, default=1)
     hidden: bool = eqx.field(init=False, default=True)
+
+    def __post_init__(self):
+        self.num_actions = 5 + len(self.rocks)
 
     def __check_init__(self):
         check_count("RockSample", size=self.size, max_steps=self.max_steps)
@@ -95,10 +99,6 @@ class RockSample(AbstractObservedEnvironment[RockSampleState]):
         drawn = np.random.default_rng(seed).choice(size**2, num_rocks, replace=False).tolist()
         rocks = _PUBLISHED.get((size, num_rocks)) or tuple(divmod(x, size) for x in drawn)
         return cls(size, rocks, (0, size // 2))
-
-    @property
-    def num_actions(self) -> int:
-        return 5 + len(self.rocks)
 
     def init(self, *, key: PRNGKeyArray) -> RockSampleState:
         """Each rock is good with probability 1/2."""

@@ -277,7 +277,7 @@ def _floor(cells: tuple[tuple[int, int], ...]) -> _Floor:
     ranges = np.zeros((size, size, 8))
     for i, cell in enumerate(cells):
         for way in range(5):
-            np.add.at(flights, (slice(None), i, onward[i][way]), flight[:, i, way])
+            flights[:, i, onward[i][way]] += flight[:, i, way]
         for laser, way in enumerate(_WAYS[:4] + _WAYS[5:]):
             n, ray = 1, math.hypot(*way)
             while (seen := ahead(cell, way, n)) is not None:
