@@ -64,12 +64,12 @@ class Tag(AbstractObservedEnvironment[TagState]):
     use gamma 0.95.
 
     The agent sees its own cell, and the opponent in the same cell only: the features are x, y, and
-    1 where they meet. With `lasers` (LaserTag, Ye, Somani, Hsu and Lee 2017) it sees
-    neither cell. Eight lasers measure how far the next obstacle or opponent is, 1 for the next
-    cell, less the absolute value of normal noise of deviation 2.5, rounded down and at least 0, as
-    DESPOT's program does. The features are these readings north, south, east, west, north-east,
-    south-east, north-west and south-west, all of them -1 where the two meet, and -2 before the
-    first action.
+    1 where they meet. With `lasers` (LaserTag, Ye, Somani, Hsu and Lee 2017) it sees neither cell.
+    Eight lasers measure how far the next obstacle or opponent is, 1 for the next cell and the
+    square root of 2 for a diagonal one, less the absolute value of normal noise of deviation 2.5,
+    rounded down and at least 0, as in DESPOT's program. The features are these readings north,
+    south, east, west, north-east, south-east, north-west and south-west, all of them -1 where the
+    two meet, and -2 before the first action.
 
     **Arguments:**
 
