@@ -22,7 +22,11 @@ from zero_envs import (
 
 
 #: The environments of this package.
-OWN = ("2048", "cartpole", "minesweeper", "monsters", "othello", "pendulum")
+OWN = (
+    *("2048", "cartpole", "lasertag", "lightdark", "lightdark-10", "lightdark-5", "minesweeper"),
+    *("monsters", "othello", "pendulum", "rocksample-11-11", "rocksample-15-15", "rocksample-7-8"),
+    *("tag", "tiger"),
+)
 #: Their registries have them, and `make` refuses them; of MuJoCo Playground it refuses all robots.
 REFUSED = {
     "gymnasium/Pusher-v4",
@@ -201,9 +205,6 @@ def test_a_library_that_mixes_dtypes_in_double_precision_is_named(float64, name)
     with pytest.raises(ValueError, match="cannot be played in double precision") as error:
         jax.eval_shape(lambda s, k: env.step(s, jnp.int32(0), key=k), state, jr.key(0))
     assert "\n" not in str(error.value)
-
-
-OWN = ["2048", "cartpole", "minesweeper", "monsters", "othello", "pendulum"]
 
 
 @pytest.mark.parametrize("name", [*OWN, "pgx/backgammon"])

@@ -5,9 +5,12 @@
   `BraxEnvironment`, `PlaygroundEnvironment`, `gymnax_environment`, `stoa_environment`.
 - Simulated on the host: `gymnasium_environment`, `ale_environment`, `envpool_environment`.
 - Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
+- That hide their state: `RockSample`, `Tag`, `LightDark`, `Tiger`; `Filtered` keeps what their
+  player can know.
 - To write one: derive from `AbstractDiscreteEnvironment`, `AbstractChanceEnvironment` (known
-  probabilities), `AbstractHiddenEnvironment`, `AbstractContinuousEnvironment` or
-  `AbstractFactoredEnvironment`; `zero_envs.testing.check_environment` checks it.
+  probabilities), `AbstractHiddenEnvironment`, `AbstractObservedEnvironment` (known likelihoods of
+  what is seen), `AbstractContinuousEnvironment` or `AbstractFactoredEnvironment`;
+  `zero_envs.testing.check_environment` checks it.
 - Wrappers: `TimeLimit`, `Fallible`.
 - What they return: `Observation`, `Transition`.
 
@@ -86,6 +89,7 @@ if typing.TYPE_CHECKING:
         EnvironmentFacts as EnvironmentFacts,
         known_environments as known_environments,
     )
+    from ._light_dark import LightDark as LightDark, LightDarkState as LightDarkState
     from ._make import environment_facts as environment_facts, make as make
     from ._mine_posterior import (
         list_mines as list_mines,
@@ -108,8 +112,20 @@ if typing.TYPE_CHECKING:
         PhysicsState as PhysicsState,
     )
     from ._playground import PlaygroundEnvironment as PlaygroundEnvironment
+    from ._rock_sample import (
+        RockBelief as RockBelief,
+        RockFilter as RockFilter,
+        RockSample as RockSample,
+        RockSampleState as RockSampleState,
+    )
     from ._sokoban import SokobanGenerator as SokobanGenerator, SokobanLevel as SokobanLevel
     from ._stoa import stoa_environment as stoa_environment
+    from ._tag import (
+        Tag as Tag,
+        TagBelief as TagBelief,
+        TagFilter as TagFilter,
+        TagState as TagState,
+    )
     from ._tiger import Tiger as Tiger, TigerState as TigerState
     from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 else:

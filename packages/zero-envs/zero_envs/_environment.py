@@ -129,6 +129,19 @@ def check_number(owner: str, least: float, most: float, /, **fields: Any) -> Non
             raise ValueError(f"{owner}({name}={x!r}): it must be a finite number{allowed}.")
 
 
+def check_cells(owner: str, size: int, /, **fields: Any) -> None:
+    """Raises a `ValueError` where a field of `owner` is not a tuple of different cells, pairs of
+    integers from 0 to `size - 1`, and at least one."""
+    for name, cells in fields.items():
+        tuples = isinstance(cells, tuple) and all(isinstance(x, tuple) for x in cells)
+        whole = tuples and all(isinstance(n, int) and 0 <= n < size for x in cells for n in x)
+        if not whole or {len(x) for x in cells} != {2} or len({*cells}) < len(cells):
+            raise ValueError(
+                f"{owner}({name}={cells!r}): it must be a tuple of different pairs of integers "
+                f"from 0 to {size - 1}."
+            )
+
+
 class AbstractEnvironment(eqx.Module, Generic[State, Action]):
     """An environment for one example; use `jax.vmap` over a batch.
 

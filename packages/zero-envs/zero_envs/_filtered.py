@@ -26,19 +26,18 @@ Belief = TypeVar("Belief")
 class AbstractFilter(eqx.Module, Generic[State, Belief]):
     """What the observations of one episode say of the state of an environment: Bayes' rule.
 
-    A belief is a pytree of arrays, always of the same shapes.
+    A belief is a pytree of arrays, always of the same shapes. `env` is an environment that the
+    filter knows.
     """
 
     @abc.abstractmethod
-    def init(
-        self, env: AbstractDiscreteEnvironment[State], obs: Observation, *, key: PRNGKeyArray
-    ) -> Belief:
+    def init(self, env: Any, obs: Observation, *, key: PRNGKeyArray) -> Belief:
         """The belief after the first observation."""
 
     @abc.abstractmethod
     def update(
         self,
-        env: AbstractDiscreteEnvironment[State],
+        env: Any,
         belief: Belief,
         action: Int[Array, ""],
         obs: Observation,
@@ -53,15 +52,11 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
         """
 
     @abc.abstractmethod
-    def sample(
-        self, env: AbstractDiscreteEnvironment[State], belief: Belief, *, key: PRNGKeyArray
-    ) -> State:
+    def sample(self, env: Any, belief: Belief, *, key: PRNGKeyArray) -> State:
         """Draws a state."""
 
     @abc.abstractmethod
-    def features(
-        self, env: AbstractDiscreteEnvironment[State], belief: Belief, obs: Observation
-    ) -> PyTree[Array]:
+    def features(self, env: Any, belief: Belief, obs: Observation) -> PyTree[Array]:
         """What a network sees of the belief and the last observation."""
 
 
@@ -87,8 +82,9 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     observed; a sample whose episode ends otherwise than the real one gets the weight 0. Where the
     effective number of samples, `1 / sum(w**2)`, is below `effective * num_particles`, as many are
     drawn anew by weight (systematic resampling). Where an observation is impossible for all of
-    them they are drawn from the initial states, weighted by the likelihood of the observation, or
-    kept if it is impossible for these too; `lost` counts how often.
+    them they are drawn from the initial states, weighted by the likelihood of the observation had
+    the action left these as they are, or kept if it is impossible for these too; `lost` counts how
+    often.
 
     A network sees the mean and the standard deviation of each number of a state, and the features
     that were observed. A likelihood of NaN makes all weights NaN, so that whoever plans or plays by
@@ -115,7 +111,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     def init(
         self, env: AbstractObservedEnvironment[State], obs: Observation, *, key: PRNGKeyArray
     ) -> Particles[State]:
-        states, log_weights = self._initial(env, obs, key, self.proposals)
+        states, log_weights = self._initial(env, jnp.int32(-1), obs, key, self.proposals)
         lost = _impossible(log_weights).astype(jnp.int32)
         return Particles(states, _normal(log_weights), lost)
 
@@ -139,7 +135,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         log_weights = belief.log_weights + log_prob + agree
         reward = jnp.sum(jnp.exp(belief.log_weights) * transition.reward)
         dead = ~last & _impossible(log_weights)
-        fresh, fresh_weights = self._initial(env, obs, new_key, 1)
+        fresh, fresh_weights = self._initial(env, action, obs, new_key, 1)
         found = dead & ~_impossible(fresh_weights)
         states = _where(found, fresh, states)
         log_weights = _normal(jnp.where(found, fresh_weights, log_weights))
@@ -173,6 +169,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     def _initial(
         self,
         env: AbstractObservedEnvironment[State],
+        action: Int[Array, ""],
         obs: Observation,
         key: PRNGKeyArray,
         proposals: int,
@@ -182,13 +179,12 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         draw_key, keep_key = jr.split(key)
         number = self.num_particles * proposals
         states = jax.vmap(lambda k: env.init(key=k))(jr.split(draw_key, number))
-        first = jnp.int32(-1)
-        weigh = lambda state: env.observation_log_prob(obs, state, first, state)
+        weigh = lambda state: env.observation_log_prob(obs, state, action, state)
         log_weights = jax.vmap(weigh)(states)
         chosen = _systematic(_normal(log_weights), keep_key, self.num_particles)
-        # Those drawn by weight are equally likely, also where every weight is -inf or NaN.
-        kept = log_weights[chosen]
-        equal = jnp.where(kept > -jnp.inf, 0.0, kept)
+        # Those drawn by weight are equally likely, unless all weights are -inf or one is NaN.
+        most = jnp.max(log_weights)
+        equal = jnp.full(self.num_particles, jnp.where(most > -jnp.inf, 0.0, most))
         return jax.tree.map(lambda x: x[chosen], states), equal
 
 
@@ -215,8 +211,13 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     """
 
     env: AbstractObservedEnvironment[State]
-    filter: AbstractFilter[State, Belief] = ParticleFilter()
+    filter: AbstractFilter[Any, Any] = ParticleFilter()
+    num_actions: int = eqx.field(init=False)
+    num_players: int = eqx.field(init=False, default=1)
     hidden: bool = eqx.field(init=False, default=True)
+
+    def __post_init__(self):
+        self.num_actions = getattr(self.env, "num_actions", 0)
 
     def __check_init__(self):
         if not isinstance(self.env, AbstractObservedEnvironment):
@@ -231,14 +232,6 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
                 f"Filtered(filter={self.filter!r}): it must be an AbstractFilter, such as "
                 "ParticleFilter()."
             )
-
-    @property
-    def num_actions(self) -> int:
-        return self.env.num_actions
-
-    @property
-    def num_players(self) -> int:
-        return 1
 
     @property
     def random(self) -> bool:
@@ -311,7 +304,8 @@ def _systematic(
         * total[-1]
     )
     drawn = jnp.searchsorted(total, places, side="right")
-    return jnp.minimum(drawn, size - 1).astype(jnp.int32)
+    # Rounding can make the last place the whole, beyond which there are only weights of 0.
+    return jnp.minimum(drawn, jnp.searchsorted(total, total[-1])).astype(jnp.int32)
 
 
 def _where(condition: Bool[Array, ""], new: State, old: State) -> State:

@@ -17,7 +17,8 @@ class EnvironmentFacts(NamedTuple):
     - `actions`: of which kind they are; `None` if of another one.
     - `num_players`: 1 or 2.
     - `hidden`: see [`zero_envs.AbstractEnvironment`][].
-    - `resamples`: whether it is a [`zero_envs.AbstractHiddenEnvironment`][].
+    - `resamples`: whether it is a [`zero_envs.AbstractHiddenEnvironment`][] or
+        [`zero_envs.Filtered`][].
     - `chance`: whether it is a [`zero_envs.AbstractChanceEnvironment`][].
     - `hosted`: whether it is [`zero_envs.Hosted`][].
     """
@@ -30,13 +31,23 @@ class EnvironmentFacts(NamedTuple):
     hosted: bool = False
 
 
+_FILTERED = EnvironmentFacts("discrete", hidden=True, resamples=True)
 _OWN = {
     "2048": EnvironmentFacts("discrete", chance=True),
     "cartpole": EnvironmentFacts("discrete"),
+    "lasertag": _FILTERED,
+    "lightdark": _FILTERED,
+    "lightdark-10": _FILTERED,
+    "lightdark-5": _FILTERED,
     "minesweeper": EnvironmentFacts("discrete", hidden=True, resamples=True),
     "monsters": EnvironmentFacts("discrete", chance=True),
     "othello": EnvironmentFacts("discrete", 2),
     "pendulum": EnvironmentFacts("continuous"),
+    "rocksample-11-11": _FILTERED,
+    "rocksample-15-15": _FILTERED,
+    "rocksample-7-8": _FILTERED,
+    "tag": _FILTERED,
+    "tiger": _FILTERED,
 }
 
 #: The two-player card games of pgx, whose state is only partly observable.

@@ -18,27 +18,46 @@ from ._environment import (
     AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
 )
-from ._filtered import Filtered
+from ._filtered import AbstractFilter, Filtered, ParticleFilter
 from ._game2048 import Game2048
 from ._gymnasium import ale_environment, envpool_environment, gymnasium_environment
 from ._gymnax import gymnax_environment
 from ._hosted import Hosted
 from ._jumanji import jumanji_environment
 from ._known import check_name, EnvironmentFacts
+from ._light_dark import LightDark
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
 from ._othello import Othello
 from ._pgx import PgxEnvironment
 from ._playground import PlaygroundEnvironment
+from ._rock_sample import RockFilter, RockSample
+from ._tag import Tag, TagFilter
+from ._tiger import Tiger
 
 
-_OWN: dict[str, type[Any]] = {
+_OWN: dict[str, Callable[..., Any]] = {
     "2048": Game2048,
     "cartpole": CartPole,
+    "lasertag": Tag.laser,
+    "lightdark": LightDark,
+    "lightdark-10": ft.partial(LightDark.betazero, 10),
+    "lightdark-5": ft.partial(LightDark.betazero, 5),
     "minesweeper": Minesweeper,
     "monsters": Monsters,
     "othello": Othello,
     "pendulum": Pendulum,
+    "rocksample-11-11": ft.partial(RockSample.of, 11, 11),
+    "rocksample-15-15": ft.partial(RockSample.of, 15, 15),
+    "rocksample-7-8": ft.partial(RockSample.of, 7, 8),
+    "tag": Tag,
+    "tiger": Tiger,
+}
+#: What its player keeps a belief with in each of the above that hides its state.
+_FILTERS: dict[str, AbstractFilter] = {
+    **dict.fromkeys(("lightdark", "lightdark-10", "lightdark-5", "tiger"), ParticleFilter()),
+    **dict.fromkeys(("rocksample-11-11", "rocksample-15-15", "rocksample-7-8"), RockFilter()),
+    **dict.fromkeys(("lasertag", "tag"), TagFilter()),
 }
 _ADAPTERS: dict[str, Callable[..., Any]] = {
     "ale": ale_environment,
@@ -62,6 +81,9 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
     | name | environment |
     |---|---|
     | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
+    | `rocksample-7-8`, `rocksample-11-11`, `rocksample-15-15`, `tag`, `lasertag`, `lightdark`, \
+`lightdark-10`, `lightdark-5`, `tiger` | [`zero_envs.Filtered`][] worlds that hide their state; of \
+RockSample, Tag and LaserTag the filter is exact |
     | `brax/ant`, `gymnax/Catch-bsuite`, `jumanji/Snake-v1`, `pgx/othello`, \
 `playground/WalkerRun`, `gymnasium/LunarLander-v3`, `ale/Breakout`, `envpool/Pong-v5` | of another \
 library, through its adapter |
@@ -75,7 +97,8 @@ or a function that is annotated to return an environment |
     library, _, theirs = name.partition("/")
     check_name(name)
     if name in _OWN:
-        return _made(name, _OWN[name], options)
+        env: Any = _made(name, _OWN[name], options)
+        return Filtered(env, _FILTERS[name]) if name in _FILTERS else env
     if ":" in name and library != "gymnasium":
         return _own(name, options)
     return _made(name, ft.partial(_ADAPTERS[library], theirs), options)

@@ -1,0 +1,131 @@
+"""What planning over beliefs returns in the worlds of the field, and how many decisions a second.
+
+    python benchmarks/belief_worlds.py --world tiger --simulations 500 --c 20
+
+A JSON line: the mean discounted return of so many episodes with its standard error, the depth of
+the trees, and the seconds of a decision, compilation apart. Leaves are worth 0, or with `--playout`
+the return of so many random actions in the state that a node's observation was drawn from. With
+`--run` a trained player's network judges them.
+"""
+
+import argparse
+import json
+import math
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from zero_envs import Filtered, FilteredState, make, ParticleFilter
+from zero_search import AbstractPriorModel, PlayoutModel, TreeSearch, Widening
+from zero_train import EnvironmentModel
+
+
+class World(AbstractPriorModel[FilteredState]):
+    """The world below a filtered one: its true state, whatever is believed."""
+
+    env: Filtered
+    gamma: float
+
+    def root(self, state: Any, obs: Any, *, key: Any) -> Any:
+        return state
+
+    def step(self, node: Any, action: Any, *, key: Any) -> Any:
+        state, transition = jax.vmap(self.env.env.step)(node.state, action, key=key)
+        node = FilteredState(state, node.belief, node.obs)
+        return node, transition.reward, self.gamma * transition.discount, transition.last
+
+    def predict(self, node: Any, *, key: Any) -> Any:
+        legal = jax.vmap(self.env.env.observe)(node.state).legal
+        return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(legal.shape[0])
+
+
+def model_of(given: argparse.Namespace) -> tuple[Filtered, AbstractPriorModel]:
+    env: Any = make(given.world)
+    if given.particles:
+        env = Filtered(env.env, ParticleFilter(given.particles))
+    if given.run:
+        from zero_app import load
+        from zero_cli._apps import app_of
+
+        return env, load(*app_of(given.run)).player.model
+    blind = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
+    model = EnvironmentModel(env, blind, given.gamma)
+    if given.playout:
+        return env, PlayoutModel(model, given.playout, playouts_in=World(env, given.gamma))
+    return env, model
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--world", default="tiger")
+    parser.add_argument("--run", default="")
+    parser.add_argument("--simulations", type=int, default=500)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=250)
+    parser.add_argument("--steps", type=int, default=90)
+    parser.add_argument("--gamma", type=float, default=0.95)
+    parser.add_argument("--c", type=float, default=20.0)
+    parser.add_argument("--widening", type=float, nargs=2, default=[2.0, 0.5])
+    parser.add_argument("--max-depth", type=int)
+    parser.add_argument("--playout", type=int, default=0)
+    parser.add_argument("--particles", type=int, default=0, help="0 for the world's own filter")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    env, model = model_of(given)
+    parts = dict(widening=Widening(*given.widening), max_depth=given.max_depth)
+    planner = TreeSearch.alphazero(given.simulations, c=given.c, **parts)
+    keys = lambda key: jr.split(key, given.batch)
+
+    @eqx.filter_jit
+    def start(key: Any) -> Any:
+        return jax.vmap(lambda k: env.init(key=k))(keys(key))
+
+    @eqx.filter_jit
+    def turn(state: Any, over: Any, key: Any) -> Any:
+        plan_key, step_key = jr.split(key)
+        plan, _ = planner.plan(model, state, planner.init(model, state), key=keys(plan_key))
+        state, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(
+            state, plan.action, keys(step_key)
+        )
+        reward = jnp.where(over, 0.0, transition.reward)
+        return state, over | transition.last, reward, plan
+
+    returns, seconds, decisions, depths = [], 0.0, 0, []
+    for part in range(math.ceil(given.runs / given.batch)):
+        key = jr.fold_in(jr.key(given.seed), part)
+        state, over, total = start(key), jnp.zeros(given.batch, bool), np.zeros(given.batch)
+        for i in range(given.steps):
+            begin = time.perf_counter()
+            there = int(given.batch - jnp.sum(over))
+            state, over, reward, plan = jax.block_until_ready(
+                turn(state, over, jr.fold_in(key, i))
+            )
+            if part or i:  # the first one compiles
+                seconds, decisions = seconds + time.perf_counter() - begin, decisions + there
+            total += given.gamma**i * np.asarray(reward)
+            depths.append(float(plan.stats["depth"].mean()))
+            if bool(jnp.all(over)):
+                break
+        returns.append(total)
+    every = np.concatenate(returns)[: given.runs]
+    print(
+        json.dumps(
+            {
+                **vars(given),
+                "mean": round(float(every.mean()), 3),
+                "error": round(float(every.std(ddof=1) / math.sqrt(every.size)), 3),
+                "depth": round(float(np.mean(depths)), 2),
+                "decisions_a_second": round(decisions / seconds, 1),
+                "ms_a_decision_of_a_batch": round(1000 * seconds * given.batch / decisions, 2),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
