@@ -33,6 +33,10 @@ if typing.TYPE_CHECKING:
         AdaptedState as AdaptedState,
         ContinuousAdaptedEnvironment as ContinuousAdaptedEnvironment,
     )
+    from ._backgammon import (
+        Backgammon as Backgammon,
+        BackgammonAfterstate as BackgammonAfterstate,
+    )
     from ._brax import BraxEnvironment as BraxEnvironment
     from ._code import load_class as load_class, own_code as own_code
     from ._control import (

@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any, get_args, get_origin, get_type_hints, Union
 
+from ._backgammon import Backgammon
 from ._brax import BraxEnvironment
 from ._code import load_class, own_code
 from ._control import CartPole, Pendulum
@@ -38,6 +39,7 @@ _OWN: dict[str, type[Any]] = {
     "monsters": Monsters,
     "othello": Othello,
     "pendulum": Pendulum,
+    "pgx/backgammon": Backgammon,
 }
 _ADAPTERS: dict[str, Callable[..., Any]] = {
     "ale": ale_environment,
