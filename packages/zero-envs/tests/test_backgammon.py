@@ -24,16 +24,16 @@ QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes
 class Played(NamedTuple):
     """Moves of pgx's own random games, `[moves]`, and whether ours are the same."""
 
-    over: np.ndarray
-    rolled: np.ndarray
-    rewards: np.ndarray
-    ended: np.ndarray
-    outcome: np.ndarray
-    resolved: dict[str, np.ndarray]
-    stepped: dict[str, np.ndarray]
+    over: Any
+    rolled: Any
+    rewards: Any
+    ended: Any
+    outcome: Any
+    resolved: dict[str, Any]
+    stepped: dict[str, Any]
     transition: Any
-    odds: np.ndarray
-    erased: np.ndarray
+    odds: Any
+    erased: Any
 
 
 def sorted_dice(position: Any, rolled: Any) -> Any:

@@ -4,7 +4,8 @@
 - Of other libraries: `PgxEnvironment`, `JumanjiEnvironment`, `FactoredJumanjiEnvironment`,
   `BraxEnvironment`, `PlaygroundEnvironment`, `gymnax_environment`, `stoa_environment`.
 - Simulated on the host: `gymnasium_environment`, `ale_environment`, `envpool_environment`.
-- Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
+- Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `Backgammon` (over pgx's game),
+  `CartPole`, `Pendulum`.
 - To write one: derive from `AbstractDiscreteEnvironment`, `AbstractChanceEnvironment` (known
   probabilities), `AbstractHiddenEnvironment`, `AbstractContinuousEnvironment` or
   `AbstractFactoredEnvironment`; `zero_envs.testing.check_environment` checks it.
