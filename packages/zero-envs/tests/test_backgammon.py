@@ -173,6 +173,9 @@ def test_init_is_that_of_pgx():
         np.testing.assert_array_equal(getattr(state.position, name), getattr(theirs, name))
     dice = np.asarray(state.position._dice)
     assert (dice[:, 0] != dice[:, 1]).all() and (dice[:, 0] > dice[:, 1]).any()
+    for call in (ENV.observe, lambda batch: ENV.step(batch, jnp.int32(0), key=jr.key(0))):
+        with pytest.raises(ValueError, match=r"one state has 1 axes\. Use jax.vmap"):
+            call(state)
 
 
 def test_the_name_of_pgx_makes_it():

@@ -62,8 +62,8 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
 
     | name | environment |
     |---|---|
-    | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum`, `pgx/backgammon` | those \
-of this package |
+    | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum`, `pgx/backgammon` | \
+those of this package |
     | `brax/ant`, `gymnax/Catch-bsuite`, `jumanji/Snake-v1`, `pgx/othello`, \
 `playground/WalkerRun`, `gymnasium/LunarLander-v3`, `ale/Breakout`, `envpool/Pong-v5` | of another \
 library, through its adapter |
