@@ -54,9 +54,9 @@ class Backgammon(AbstractChanceEnvironment[PgxState]):
     `step` is that of [`zero_envs.PgxEnvironment`][] with the same roll for the same `key`: a player
     may move several times in a row, with discount 1, a win pays 1, a gammon 2 and a backgammon 3,
     and an illegal action pays -3 and ends the game. Only the order of the dice in the state
-    differs: after a roll the smaller one comes first. No rule depends on it. As in pgx, a backgammon
-    is a gammon with a checker of the loser in the winner's home board; one on the bar does not
-    count.
+    differs: after a roll the smaller one comes first. No rule depends on it. As in pgx, a
+    backgammon is a gammon with a checker of the loser in the winner's home board; one on the bar
+    does not count.
     """
 
     _pgx: PgxEnvironment = eqx.field(
