@@ -182,6 +182,7 @@ def test_what_a_field_cannot_be_is_refused_by_its_name(kind):
 @pytest.mark.parametrize(
     "env",
     [
+        zero_envs.Backgammon(),
         zero_envs.CartPole(),
         zero_envs.Game2048(),
         zero_envs.Minesweeper(3, 3, 1),

@@ -129,7 +129,7 @@ def test_names_are_those_of_the_registries():
     [
         [
             *(*OWN, "brax/inverted_pendulum", "jumanji/Minesweeper-v0", "pgx/2048"),
-            *("pgx/kuhn_poker", "gymnax/Catch-bsuite", "gymnax/PointRobot-misc"),
+            *("pgx/backgammon", "pgx/kuhn_poker", "gymnax/Catch-bsuite", "gymnax/PointRobot-misc"),
             "playground/CartpoleBalance",
         ],
         pytest.param(None, marks=pytest.mark.slow),

@@ -4,7 +4,8 @@
 - Of other libraries: `PgxEnvironment`, `JumanjiEnvironment`, `FactoredJumanjiEnvironment`,
   `BraxEnvironment`, `PlaygroundEnvironment`, `gymnax_environment`, `stoa_environment`.
 - Simulated on the host: `gymnasium_environment`, `ale_environment`, `envpool_environment`.
-- Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `CartPole`, `Pendulum`.
+- Written here: `Othello`, `Minesweeper`, `Monsters`, `Game2048`, `Backgammon` (over pgx's game),
+  `CartPole`, `Pendulum`.
 - That hide their state: `RockSample`, `Tag`, `LightDark`, `Tiger`; `Filtered` keeps what their
   player can know.
 - To write one: derive from `AbstractDiscreteEnvironment`, `AbstractChanceEnvironment` (known
@@ -35,6 +36,10 @@ if typing.TYPE_CHECKING:
         AdaptedEnvironment as AdaptedEnvironment,
         AdaptedState as AdaptedState,
         ContinuousAdaptedEnvironment as ContinuousAdaptedEnvironment,
+    )
+    from ._backgammon import (
+        Backgammon as Backgammon,
+        BackgammonAfterstate as BackgammonAfterstate,
     )
     from ._brax import BraxEnvironment as BraxEnvironment
     from ._code import load_class as load_class, own_code as own_code

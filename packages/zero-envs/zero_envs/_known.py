@@ -53,6 +53,9 @@ _OWN = {
 #: The two-player card games of pgx, whose state is only partly observable.
 PGX_HIDDEN = frozenset({"kuhn_poker", "leduc_holdem"})
 
+# The games of pgx that are made as chance environments.
+_PGX_CHANCE = frozenset({"backgammon"})
+
 # The players of those games that do not have two: constructing a game to see them takes seconds.
 _PGX_PLAYERS = {
     "2048": 1,
@@ -231,7 +234,9 @@ def _playground_facts() -> dict[str, EnvironmentFacts | None]:
 def _pgx_names() -> dict[str, EnvironmentFacts | None]:
     ids = _assigned("pgx", "core.py", "EnvId")
     games = ast.literal_eval(ids.slice) if isinstance(ids, ast.Subscript) else ()
-    facts = lambda x: EnvironmentFacts("discrete", _PGX_PLAYERS.get(x, 2), x in PGX_HIDDEN)
+    facts = lambda x: EnvironmentFacts(
+        "discrete", _PGX_PLAYERS.get(x, 2), x in PGX_HIDDEN, chance=x in _PGX_CHANCE
+    )
     refused = {*PGX_DOWNLOADED, *(game for game, players in _PGX_PLAYERS.items() if players > 2)}
     return {game: None if game in refused else facts(game) for game in games}
 

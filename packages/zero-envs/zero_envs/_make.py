@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any, get_args, get_origin, get_type_hints, Union
 
+from ._backgammon import Backgammon
 from ._brax import BraxEnvironment
 from ._code import load_class, own_code
 from ._control import CartPole, Pendulum
@@ -47,6 +48,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "monsters": Monsters,
     "othello": Othello,
     "pendulum": Pendulum,
+    "pgx/backgammon": Backgammon,
     "rocksample-11-11": ft.partial(RockSample.of, 11, 11),
     "rocksample-15-15": ft.partial(RockSample.of, 15, 15),
     "rocksample-7-8": ft.partial(RockSample.of, 7, 8),
@@ -80,7 +82,8 @@ def make(name: str, **options: Any) -> AbstractEnvironment:
 
     | name | environment |
     |---|---|
-    | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum` | those of this package |
+    | `2048`, `cartpole`, `minesweeper`, `monsters`, `othello`, `pendulum`, `pgx/backgammon` | \
+those of this package |
     | `rocksample-7-8`, `rocksample-11-11`, `rocksample-15-15`, `tag`, `lasertag`, `lightdark`, \
 `lightdark-10`, `lightdark-5`, `tiger` | [`zero_envs.Filtered`][] worlds that hide their state; of \
 RockSample, Tag and LaserTag the filter is exact |
