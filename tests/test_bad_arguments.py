@@ -44,10 +44,15 @@ TREE, CLOUD = search.TreeSearch(4), search.ParticleSearch()
 #: Of every class whose arguments mean something, the arguments without a default.
 GIVEN: dict[type, dict[str, Any]] = {
     zero_envs.CartPole: {},
+    zero_envs.LightDark: {},
     zero_envs.Minesweeper: {},
     zero_envs.Monsters: {},
+    zero_envs.ParticleFilter: {},
     zero_envs.Pendulum: {},
+    zero_envs.RockSample: {"size": 3, "rocks": ((0, 1),), "start": (0, 0)},
     zero_envs.SokobanGenerator: {},
+    zero_envs.Tag: {},
+    zero_envs.Tiger: {},
     zero_envs.TimeLimit: {"env": Nim(), "max_steps": 5},
     Corridor: {},
     Nim: {},
@@ -122,7 +127,9 @@ MEANINGFUL = {
     "l2": (0.0,), "auxiliary_weight": (0.0,), "target_rate": (0.0,), "rho": (0.0, -1.0),
     "c": (0.0,), "epsilon": (0.0, math.inf), "epsilon_policy": (math.inf,),
     "resample_below": (0.0,), "value_scale": (0.0,), "maxvisit_init": (0.0,),
-    "min_particles": (0,), "actor_devices": (0,), "reanalyse": (0.0,),
+    "min_particles": (0,), "actor_devices": (0,), "reanalyse": (0.0,), "effective": (0.0,),
+    "light": (0.0, -1.0), "slope": (0.0,), "reward": (0.0,), "cost": (0.0,), "bound": (0.0,),
+    "spread": (0,),
 }  # fmt: skip
 
 
@@ -179,6 +186,10 @@ def test_what_a_field_cannot_be_is_refused_by_its_name(kind):
     assert not wrong, "\n".join(wrong)
 
 
+#: Those that hide their state.
+WORLDS = zero_envs.LightDark(), zero_envs.RockSample.of(7, 8), zero_envs.Tag(), zero_envs.Tiger()
+
+
 @pytest.mark.parametrize(
     "env",
     [
@@ -188,6 +199,7 @@ def test_what_a_field_cannot_be_is_refused_by_its_name(kind):
         zero_envs.Minesweeper(3, 3, 1),
         zero_envs.Monsters(),
         zero_envs.Othello(),
+        *WORLDS,
         zero_envs.TimeLimit(Nim(), 5),
         Corridor(),
         Nim(),
@@ -203,7 +215,7 @@ def test_actions_that_an_environment_does_not_have(env):
 
 ONES: list[Any] = [
     zero_envs.CartPole(), zero_envs.Game2048(), zero_envs.Minesweeper(3, 3, 1),
-    zero_envs.Monsters(), zero_envs.Othello(), zero_envs.Pendulum(), Corridor(), Nim(),
+    zero_envs.Monsters(), zero_envs.Othello(), zero_envs.Pendulum(), Corridor(), Nim(), *WORLDS,
 ]  # fmt: skip
 
 

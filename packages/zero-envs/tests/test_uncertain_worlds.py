@@ -20,12 +20,14 @@ from zero_envs import (
     Filtered,
     LightDark,
     make,
+    Observation,
     ParticleFilter,
     RockFilter,
     RockSample,
     Tag,
     TagFilter,
     Tiger,
+    Transition,
 )
 from zero_envs.testing import check_environment
 
@@ -472,6 +474,14 @@ def test_particles_that_are_all_dead_are_drawn_anew(getkey):
     belief = update(tag)(belief, jnp.int32(0), seen, getkey())
     assert belief.lost == 1 and (belief.states.agent == 20).all()
     assert np.exp(belief.log_weights).sum() == pytest.approx(1, abs=1e-5)
+    # By lasers one may see the opponent after an action, and never before the first.
+    state = eqx.tree_at(lambda s: s.readings, ROOM.init(key=getkey()), jnp.full(8, -2))
+    belief = begin(ROOM)(ROOM.observe(state), getkey())
+    apart = (jnp.full(50, 0), jnp.full(50, 6))
+    belief = eqx.tree_at(lambda b: (b.states.agent, b.states.opponent), belief, apart)
+    met = ROOM.observe(eqx.tree_at(lambda s: s.readings, state, jnp.full(8, -1)))
+    belief = update(ROOM)(belief, jnp.int32(0), met, getkey())
+    assert belief.lost == 1 and (belief.states.agent == belief.states.opponent).all()
     state = ROCKS.init(key=getkey())
     far = ROCKS.observe(eqx.tree_at(lambda s: s.position, state, jnp.int32([1, 1])))
     belief = begin(ROCKS)(far, getkey())
@@ -508,6 +518,43 @@ def test_a_likelihood_of_nan_is_seen(getkey):
     assert np.isnan(env.observe(state).features["mean"]).all()
     state, transition = env.imagine(state, jnp.int32(0), key=getkey())
     assert np.isnan(env.observe(state).features["mean"]).all() and np.isnan(transition.reward)
+
+
+class Fuse(AbstractObservedEnvironment[Any]):
+    """A step ends the episode where a hidden bit says so, and nothing is ever seen."""
+
+    num_actions: int = 1
+    hidden: bool = True
+
+    def init(self, *, key):
+        return jr.bernoulli(key)
+
+    def step(self, state, action, *, key):
+        del action, key
+        return state, Transition(jnp.float32(1), jnp.where(state, 0.0, 1.0), state)
+
+    def observe(self, state):
+        del state
+        return Observation(jnp.zeros(1, jnp.float32), jnp.ones(1, jnp.bool_))
+
+    def observation_log_prob(self, observation, state, action, next_state):
+        del observation, state, action, next_state
+        return jnp.float32(0)
+
+
+def test_particles_learn_from_an_end(getkey):
+    env, cloud = Fuse(), ParticleFilter(64, 1.0)
+    obs = env.observe(jnp.bool_(False))
+
+    @jax.jit
+    def update(last, key):
+        belief = cloud.init(env, obs, key=jr.fold_in(key, 0))
+        after, _ = cloud.update(env, belief, jnp.int32(0), obs, last, key=jr.fold_in(key, 1))
+        return belief.states, after.states, after.lost
+
+    for last in (False, True):
+        before, after, lost = update(jnp.bool_(last), getkey())
+        assert {*before.tolist()} == {False, True} and {*after.tolist()} == {last} and lost == 0
 
 
 @pytest.mark.parametrize("name", ["rocksample-7-8", "tag", "lasertag", "tiger"])

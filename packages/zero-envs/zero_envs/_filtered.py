@@ -130,7 +130,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         step = lambda state, k: env.step(state, action, key=k)
         states, transition = jax.vmap(step)(belief.states, keys)
         likely = lambda state, after: env.observation_log_prob(obs, state, action, after)
-        log_prob = jax.vmap(likely)(belief.states, states)
+        log_prob = jax.vmap(likely)(belief.states, states).astype(jnp.float32)
         agree = jnp.where(transition.last == last, 0.0, -jnp.inf)
         log_weights = belief.log_weights + log_prob + agree
         reward = jnp.sum(jnp.exp(belief.log_weights) * transition.reward)
@@ -180,7 +180,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         number = self.num_particles * proposals
         states = jax.vmap(lambda k: env.init(key=k))(jr.split(draw_key, number))
         weigh = lambda state: env.observation_log_prob(obs, state, action, state)
-        log_weights = jax.vmap(weigh)(states)
+        log_weights = jax.vmap(weigh)(states).astype(jnp.float32)
         chosen = _systematic(_normal(log_weights), keep_key, self.num_particles)
         # Those drawn by weight are equally likely, unless all weights are -inf or one is NaN.
         most = jnp.max(log_weights)

@@ -77,12 +77,10 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
     def __check_init__(self):
         check_count("LightDark", max_steps=self.max_steps)
         check_count("LightDark", 0, spread=self.spread)
-        finite = {name: getattr(self, name) for name in ("light", "reward", "cost")}
-        check_number("LightDark", -math.inf, math.inf, **finite)
-        check_number("LightDark", 0, math.inf, slope=self.slope, bound=self.bound)
+        above = {name: getattr(self, name) for name in ("slope", "reward", "cost", "bound")}
+        check_number("LightDark", 0, math.inf, **above, start=self.start[1])
         check_number("LightDark", 1e-6, math.inf, noise=self.noise)
-        check_number("LightDark", -math.inf, math.inf, start=self.start[0])
-        check_number("LightDark", 0, math.inf, start=self.start[1])
+        check_number("LightDark", -math.inf, math.inf, light=self.light, start=self.start[0])
         if 0 not in self.moves:
             raise ValueError(
                 f"LightDark(moves={self.moves!r}): one of them must be 0, which stops."

@@ -149,7 +149,7 @@ class Tag(AbstractObservedEnvironment[TagState]):
         del state
         if not self.lasers:
             same = observation.features == self.observe(next_state).features
-            return jnp.where(jnp.all(same), 0.0, -jnp.inf)
+            return jnp.where(jnp.all(same), 0.0, -jnp.inf).astype(jnp.float32)
         readings = observation.features.astype(jnp.int32)
         agent, opponent = next_state.agent, next_state.opponent
         mark = jnp.where(action < 0, _NOTHING, jnp.where(agent == opponent, _MET, 0))

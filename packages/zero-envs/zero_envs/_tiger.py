@@ -101,4 +101,4 @@ class Tiger(AbstractObservedEnvironment[TigerState]):
         right = jnp.where(heard - 1 == state.tiger, _RIGHT, 1 - _RIGHT)
         possible = (action == _LISTEN) == (heard > 0)
         probability = jnp.where(possible, jnp.where(heard > 0, right, 1.0), 0.0)
-        return jnp.log(probability)
+        return jnp.log(probability).astype(jnp.float32)
