@@ -4,21 +4,18 @@ A board is a word of 16 tiles of 4 bits, row by row, the first cell lowest: 0 is
 tile `2^k`. The largest tile is `2^15`; two of them are not merged.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from zero_app import compiled
 
+from ._ntuple import ENTRIES, TUPLES
+
 
 _U = np.uint64
 _TILE, _ROW, _TUPLE = _U(0xF), _U(0xFFFF), _U(0xFFFFFF)
 
-#: The cells of the four 6-tuples of Yeh et al. 2016, "Multistage temporal difference learning for
-#: 2048-like games": `_places` has the same ones as shifts and masks.
-TUPLES = (0, 1, 2, 3, 4, 5), (4, 5, 6, 7, 8, 9), (0, 1, 2, 4, 5, 6), (4, 5, 6, 8, 9, 10)
-#: The entries of the table of a tuple, one for each arrangement of its tiles.
-ENTRIES = 16**6
 #: The entries whose sum is the value of a board: one for each tuple and each of the 8 symmetries.
 LOOKUPS = 8 * len(TUPLES)
 
@@ -106,19 +103,23 @@ def _fill(left, right, points):
 @compiled
 def _transposed(board):
     same = board & _U(0xF0F00F0FF0F00F0F)
-    board = same | ((board & _U(0xF0F00000F0F0)) << _U(12)) | (
-        (board & _U(0x0F0F00000F0F0000)) >> _U(12)
+    board = (
+        same
+        | ((board & _U(0xF0F00000F0F0)) << _U(12))
+        | ((board & _U(0x0F0F00000F0F0000)) >> _U(12))
     )
     same = board & _U(0xFF00FF0000FF00FF)
-    return same | ((board & _U(0x00FF00FF00000000)) >> _U(24)) | (
-        (board & _U(0xFF00FF00)) << _U(24)
+    return (
+        same | ((board & _U(0x00FF00FF00000000)) >> _U(24)) | ((board & _U(0xFF00FF00)) << _U(24))
     )
 
 
 @compiled
 def _mirrored(board):
     """With each row reversed."""
-    board = ((board & _U(0x0F0F0F0F0F0F0F0F)) << _U(4)) | ((board >> _U(4)) & _U(0x0F0F0F0F0F0F0F0F))
+    board = ((board & _U(0x0F0F0F0F0F0F0F0F)) << _U(4)) | (
+        (board >> _U(4)) & _U(0x0F0F0F0F0F0F0F0F)
+    )
     return ((board & _U(0x00FF00FF00FF00FF)) << _U(8)) | ((board >> _U(8)) & _U(0x00FF00FF00FF00FF))
 
 
@@ -147,7 +148,7 @@ def moved(board, action, left, right, points):
 
 @compiled
 def _places(board, places):
-    """Writes the entries whose sum is the value of a board."""
+    """Writes the entries whose sum is the value of a board: the `TUPLES` as shifts and masks."""
     k = 0
     for turn in range(8):
         lower = board >> _U(16)
