@@ -34,7 +34,7 @@ GAMES = 50
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
     training, playing = commands.add_parser("train"), commands.add_parser("play")
     for one in (training, playing):

@@ -150,7 +150,10 @@ class EnvironmentModel(
                 "planners may not see it either; make it an AbstractHiddenEnvironment with "
                 "`resample`"
             )
-        check_kind("EnvironmentModel", callable, "a function", evaluate=self.evaluate)
+        evaluators = {"evaluate": self.evaluate}
+        if self.evaluate_afterstate is not None:
+            evaluators["evaluate_afterstate"] = self.evaluate_afterstate
+        check_kind("EnvironmentModel", callable, "a function", **evaluators)
         check_gamma("EnvironmentModel", self.gamma)
 
     @property
