@@ -55,7 +55,7 @@ def train(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     rows, log, names = row_tables(), args.out / "log.jsonl", ("values", "errors")
     files = [args.out / f"{name}.npy" for name in names]
-    done: dict[str, Any] = {"cpu_s": 0.0, "games": 0, "moves": 0}
+    done: dict[str, Any] = {"first_value": args.first_value, "cpu_s": 0.0, "games": 0, "moves": 0}
     learner = new_learner(args.first_value)
     if log.exists():
         done = json.loads(log.read_text().splitlines()[-1])
@@ -71,7 +71,7 @@ def train(args: argparse.Namespace) -> None:
             games, moves = games + GAMES, moves + played.moves
         used = time.process_time() - start
         measured = scores(*learn(learner, rows, args.games, 2**31 + args.seed, rate=0)[:2])
-        line = {"first_value": args.first_value, "cpu_s": used, "games": games, "moves": moves}
+        line = {"first_value": done["first_value"], "cpu_s": used, "games": games, "moves": moves}
         line |= {"moves_per_s": round(moves / used)} | measured
         for path, table in zip(files, learner, strict=True):
             np.save(path.with_suffix(".new.npy"), table)

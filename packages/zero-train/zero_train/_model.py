@@ -150,10 +150,9 @@ class EnvironmentModel(
                 "planners may not see it either; make it an AbstractHiddenEnvironment with "
                 "`resample`"
             )
-        evaluators = {"evaluate": self.evaluate}
-        if self.evaluate_afterstate is not None:
-            evaluators["evaluate_afterstate"] = self.evaluate_afterstate
-        check_kind("EnvironmentModel", callable, "a function", **evaluators)
+        check_kind("EnvironmentModel", callable, "a function", evaluate=self.evaluate)
+        if (of := self.evaluate_afterstate) is not None:
+            check_kind("EnvironmentModel", callable, "a function", evaluate_afterstate=of)
         check_gamma("EnvironmentModel", self.gamma)
 
     @property
