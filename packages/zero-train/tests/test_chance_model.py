@@ -51,6 +51,17 @@ def test_only_an_environment_that_tells_its_odds_has_chance_nodes():
     assert EnvironmentModel(PgxEnvironment("2048"), count_gaps).num_outcomes == 0
 
 
+def test_an_afterstate_has_a_value_of_its_own_only_where_it_is_given():
+    state = jax.vmap(lambda k: ENV.init(key=k))(jr.split(jr.key(0), 8))
+    action = jnp.arange(8, dtype=jnp.int32) % 4
+    after, keys = MODEL.afterstate(state, action), jr.split(jr.key(1), 8)
+    assert MODEL.afterstate_value(after, key=keys) is None
+    filled = lambda after: after.points + jnp.sum(after.board.astype(jnp.float32))
+    model = EnvironmentModel(ENV, count_gaps, evaluate_afterstate=filled)
+    expected = np.asarray(after.points) + np.sum(np.asarray(after.board), axis=1)
+    assert np.array_equal(model.afterstate_value(after, key=keys), expected)
+
+
 def play(actor, num_episodes):
     """Scores of the first 160 moves, about where random games end; a search goes on for long."""
 

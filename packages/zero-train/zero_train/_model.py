@@ -130,11 +130,14 @@ class EnvironmentModel(
         not compile anew.
     - `gamma`: the discount factor, above 0 and up to 1: it multiplies the signed discounts of the
         environment. Values that the evaluator learned with one gamma should be searched with it.
+    - `evaluate_afterstate`: returns the value of ONE afterstate, with the reward of the move.
+        Without it an afterstate has the value of the node behind one of its outcomes.
     """
 
     env: AbstractEnvironment
     evaluate: Evaluator
     gamma: float = 1.0
+    evaluate_afterstate: Callable[[Any], Array] | None = None
 
     def __check_init__(self):
         name = type(self.env).__name__
@@ -151,6 +154,8 @@ class EnvironmentModel(
                 "`resample`, or a Filtered one"
             )
         check_kind("EnvironmentModel", callable, "a function", evaluate=self.evaluate)
+        if (of := self.evaluate_afterstate) is not None:
+            check_kind("EnvironmentModel", callable, "a function", evaluate_afterstate=of)
         check_gamma("EnvironmentModel", self.gamma)
 
     @property
@@ -197,8 +202,11 @@ class EnvironmentModel(
         assert self._chance is not None
         return jax.vmap(self._chance.outcome_logits)(afterstate)
 
-    def afterstate_value(self, afterstate: PyTree[Array], *, key: Key[Array, " batch"]) -> None:
-        return None
+    def afterstate_value(
+        self, afterstate: PyTree[Array], *, key: Key[Array, " batch"]
+    ) -> Float[Array, " batch"] | None:
+        of = self.evaluate_afterstate
+        return None if of is None else jax.vmap(of)(afterstate)
 
     def resolve(
         self, afterstate: PyTree[Array], outcome: Int[Array, " batch"]
