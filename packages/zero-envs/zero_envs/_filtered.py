@@ -1,6 +1,7 @@
 """What a player can know of a hidden state: filters, and environments that keep a belief."""
 
 import abc
+import functools as ft
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -83,8 +84,10 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     effective number of samples, `1 / sum(w**2)`, is below `effective * num_particles`, as many are
     drawn anew by weight (systematic resampling). Where an observation is impossible for all of
     them they are drawn from the initial states, weighted by the likelihood of the observation had
-    the action left these as they are, or kept if it is impossible for these too; `lost` counts how
-    often.
+    the action left these as they are, and what such a state counts, as its steps, begins anew. If
+    it is impossible for these too, they go on as if nothing had been observed. `lost` counts how
+    often an observation was impossible; one of a density never is, however unlikely. Where nothing
+    moves by chance, samples that were drawn twice stay equal, and give more of them.
 
     A network sees the mean and the standard deviation of each number of a state, and the features
     that were observed. A likelihood of NaN makes all weights NaN, so that whoever plans or plays by
@@ -138,6 +141,10 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         fresh, fresh_weights = self._initial(env, action, obs, new_key, 1)
         found = dead & ~_impossible(fresh_weights)
         states = _where(found, fresh, states)
+        # Where nothing fits, what was believed before goes on, as far as its episodes do.
+        before = belief.log_weights + agree
+        before = jnp.where(_impossible(before), belief.log_weights, before)
+        log_weights = jnp.where(_impossible(log_weights), before, log_weights)
         log_weights = _normal(jnp.where(found, fresh_weights, log_weights))
         few = jnp.sum(jnp.exp(2 * log_weights)) * self.effective * self.num_particles > 1
         drawn = _systematic(log_weights, draw_key)
@@ -162,8 +169,9 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         weights = jnp.exp(belief.log_weights)
         flat = lambda x: x.reshape(self.num_particles, -1).astype(jnp.float32)
         numbers = jnp.concatenate([flat(x) for x in jax.tree.leaves(belief.states)], axis=1)
-        mean = weights @ numbers
-        deviation = jnp.sqrt(weights @ jnp.square(numbers - mean[None]))
+        total = ft.partial(jnp.matmul, weights, precision=jax.lax.Precision.HIGHEST)
+        mean = total(numbers)
+        deviation = jnp.sqrt(total(jnp.square(numbers - mean[None])))
         return {"mean": mean, "deviation": deviation, "observed": obs.features}
 
     def _initial(
@@ -201,7 +209,8 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
 
     Observations are what the filter makes of the belief, so networks see the belief, and planners
     plan over it: over this environment a [`zero_train.EnvironmentModel`][] is the belief's own
-    Markov decision process, in which `imagine` is the step.
+    Markov decision process, in which `imagine` is the step. Of an episode that is over the belief
+    means nothing.
 
     **Arguments:**
 
@@ -231,6 +240,12 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
             raise ValueError(
                 f"Filtered(filter={self.filter!r}): it must be an AbstractFilter, such as "
                 "ParticleFilter()."
+            )
+        players = getattr(self.env, "num_players", 1)
+        if players != 1:
+            raise ValueError(
+                f"Filtered(env={type(self.env).__name__}): it has {players} players, of whom each "
+                "would have a belief of their own; give an environment of one player."
             )
 
     @property

@@ -1,6 +1,7 @@
 """LightDark: going to the light to see where one is."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -87,14 +88,18 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
             )
 
     @classmethod
-    def betazero(cls, light: int = 10) -> "LightDark":
+    def betazero(cls, light: int = 10, *, max_steps: int = 100) -> "LightDark":
         """Steps of 1 that cost nothing; the light at 10, or at 5 where all is less."""
         if light not in (5, 10):
             raise ValueError(f"LightDark.betazero(light={light!r}): it must be 5 or 10.")
-        common = {"moves": (-1, 0, 1), "cost": 0.0, "bound": 100.0, "spread": 0}
-        if light == 10:
-            return cls(**common)
-        return cls(light=5.0, slope=1 / math.sqrt(2), noise=0.01, reward=10.0, **common)
+        near: dict[str, Any] = {
+            "light": 5.0,
+            "slope": 1 / math.sqrt(2),
+            "noise": 0.01,
+            "reward": 10.0,
+        }
+        common: dict[str, Any] = {"moves": (-1, 0, 1), "cost": 0.0, "bound": 100.0, "spread": 0}
+        return cls(**common, **(near if light == 5 else {}), max_steps=max_steps)
 
     def init(self, *, key: PRNGKeyArray) -> LightDarkState:
         """Draws the start."""

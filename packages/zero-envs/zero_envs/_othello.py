@@ -67,7 +67,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
     if nothing else is. The game terminates after two passes, when the board is full, and when the
     player to move has no disc. Then the player who just acted has reward 1 with more discs than the
     opponent, -1 with fewer and 0 with as many; all other rewards are 0. As in pgx, an illegal
-    action has reward -1 and terminates the game.
+    action has reward -1, or `-max_return`, and terminates the game.
 
     `pgx` is needed for `raw` and `render` only.
 
@@ -123,7 +123,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
         replies = _moves(theirs, own).where(~terminated, _ALL)
         transition = absorbing_transition(
             state.over,
-            jnp.where(allowed, jnp.where(ended, outcome, 0.0), -1.0),
+            jnp.where(allowed, jnp.where(ended, outcome, 0.0), -self.max_return),
             terminated=terminated,
             sign=-1.0,
         )

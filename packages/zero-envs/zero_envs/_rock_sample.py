@@ -87,18 +87,24 @@ class RockSample(AbstractObservedEnvironment[RockSampleState]):
         check_cells("RockSample", self.size, start=(self.start,))
 
     @classmethod
-    def of(cls, size: int, num_rocks: int, seed: int = 0) -> "RockSample":
-        """The published layouts for 7, 8 and 11, 11, and otherwise rocks in different cells that
-        NumPy's `default_rng(seed)` draws. The rover starts in the middle of the west edge."""
+    def of(
+        cls, size: int, num_rocks: int, seed: int | None = None, *, max_steps: int = 100
+    ) -> "RockSample":
+        """The published layouts for 7, 8 and 11, 11 without a seed, and otherwise rocks in
+        different cells that NumPy's `default_rng(seed)` draws, by default with the seed 0. The
+        rover starts in the middle of the west edge."""
         check_count("RockSample.of", size=size, num_rocks=num_rocks)
-        check_count("RockSample.of", 0, seed=seed)
+        check_count("RockSample.of", 0, seed=seed or 0)
         if num_rocks > size**2:
             raise ValueError(
                 f"RockSample.of(num_rocks={num_rocks}): there are only {size**2} cells."
             )
-        drawn = np.random.default_rng(seed).choice(size**2, num_rocks, replace=False).tolist()
-        rocks = _PUBLISHED.get((size, num_rocks)) or tuple(divmod(x, size) for x in drawn)
-        return cls(size, rocks, (0, size // 2))
+        rocks = _PUBLISHED.get((size, num_rocks)) if seed is None else None
+        if rocks is None:
+            draws = np.random.default_rng(seed or 0)
+            drawn = draws.choice(size**2, num_rocks, replace=False).tolist()
+            rocks = tuple(divmod(x, size) for x in drawn)
+        return cls(size, rocks, (0, size // 2), max_steps)
 
     def init(self, *, key: PRNGKeyArray) -> RockSampleState:
         """Each rock is good with probability 1/2."""
@@ -182,7 +188,7 @@ class RockFilter(AbstractFilter[RockSampleState, RockBelief]):
 
     A network sees the cells to each edge, and for each rock the probability that it is good and the
     way there. All lengths are in units of 10 cells, so that sizes of grids are alike. The shapes
-    are `[4]` and `[rocks, 3]`.
+    are `[4]` and `[rocks, 3]`. An observation that contradicts the belief makes it NaN.
     """
 
     def init(self, env: RockSample, obs: Observation, *, key: PRNGKeyArray) -> RockBelief:
@@ -209,6 +215,8 @@ class RockFilter(AbstractFilter[RockSampleState, RockBelief]):
         evidence = likely(_with(belief.known, True), good) - likely(belief.known, bad)
         each = jnp.arange(len(env.rocks), dtype=jnp.int32)
         checked = (each == action - _SAMPLE - 1) & ~env._over(belief.known)
+        # What neither state of the rock can show makes the evidence NaN, which belongs to all.
+        checked |= jnp.isnan(evidence)
         log_odds = belief.log_odds + jnp.where(checked, evidence, 0.0)
         # The rock that was sampled is the one that has turned bad.
         log_odds = jnp.where(good.good, log_odds, -jnp.inf)

@@ -89,14 +89,14 @@ class Tag(AbstractObservedEnvironment[TagState]):
         check_count("Tag", max_steps=self.max_steps)
 
     @classmethod
-    def laser(cls, seed: int = 0) -> "Tag":
+    def laser(cls, seed: int = 0, *, max_steps: int = 100) -> "Tag":
         """LaserTag: 7 rows of 11 cells, of which NumPy's `default_rng(seed)` draws 8 obstacles.
         These may part the cells, as in DESPOT's program."""
         check_count("Tag.laser", 0, seed=seed)
         every = [(x, y) for y in range(7) for x in range(11)]
         obstacles = np.random.default_rng(seed).choice(len(every), 8, replace=False)
         free = tuple(cell for i, cell in enumerate(every) if i not in obstacles)
-        return cls(free, lasers=True)
+        return cls(free, lasers=True, max_steps=max_steps)
 
     def init(self, *, key: PRNGKeyArray) -> TagState:
         """Agent and opponent in any cells."""
@@ -206,7 +206,9 @@ class TagFilter(AbstractFilter[TagState, TagBelief]):
         caught = jnp.where(meet & tags, belief.odds, 0.0)
         # Only an end before the last step says that the opponent was tagged.
         free = jnp.where(last & (steps < env.max_steps), 0.0, belief.odds - caught)
-        fled = jnp.einsum("ij,ijk->ik", free, jnp.asarray(floor.flights))
+        fled = jnp.einsum(
+            "ij,ijk->ik", free, jnp.asarray(floor.flights), precision=jax.lax.Precision.HIGHEST
+        )
         moved = jnp.zeros_like(fled).at[jnp.asarray(floor.onward)[:, action]].add(fled)
         readings = obs.features.astype(jnp.int32) if env.lasers else known.readings
         after = TagState(known.agent, known.opponent, readings, known.tagged | last, steps)

@@ -11,11 +11,22 @@ from ._environment import (
     AbstractChanceEnvironment,
     AbstractDiscreteEnvironment,
     AbstractHiddenEnvironment,
+    AbstractObservedEnvironment,
     check_count,
     Fallible,
     Observation,
     State,
     Transition,
+)
+from ._filtered import Filtered
+
+
+_LOST = (
+    AbstractHiddenEnvironment
+    | AbstractObservedEnvironment
+    | Filtered
+    | AbstractChanceEnvironment
+    | Fallible
 )
 
 
@@ -47,10 +58,11 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
 
     def __check_init__(self):
         check_count("TimeLimit", max_steps=self.max_steps)
-        if isinstance(self.env, AbstractHiddenEnvironment | AbstractChanceEnvironment | Fallible):
+        if isinstance(self.env, _LOST):
             raise ValueError(
                 f"TimeLimit({type(self.env).__name__}): an environment that has `resample`, "
-                "`outcome_logits` or `failed` would lose them; count the steps in its own state."
+                "`outcome_logits`, `observation_log_prob` or `failed` would lose them; count the "
+                "steps in its own state."
             )
 
     @property

@@ -128,9 +128,44 @@ def test_draws_follow_from_the_key():
         ((0.5, 0.5), r"`Widening\(k=0.5\)`: must be finite, 1 or more"),
         ((2.0, 1.5), r"`Widening\(alpha=1.5\)`: must be from 0 to 1"),
         ((float("nan"), 0.5), r"`Widening\(k=nan\)`: must be finite"),
-        ((1.0, 0.0), r"`Widening\(k=1, alpha=0\)`: never widens.*outcomes=\"frozen\""),
+        ((1.0, 0.0), r"`Widening\(k=1, alpha=0\)`: never widens in 64.*outcomes=\"frozen\""),
+        ((1.0, 0.1), r"`Widening\(k=1, alpha=0.1\)`: never widens in 64 simulations"),
     ],
 )
 def test_bad_widening_is_named(given, message):
     with pytest.raises(ValueError, match=message):
-        Widening(*given)
+        TreeSearch(64, outcomes="drawn", widening=Widening(*given))
+
+
+def test_an_action_has_no_more_outcomes_than_visits():
+    assert [Widening(2.0, 1.0).most(n) for n in (0, 1, 5)] == [1, 1, 5]
+    assert [Widening().most(n) for n in (1, 4, 9, 100)] == [1, 4, 6, 20]
+
+
+@pytest.mark.parametrize("parts", [{"num_leaves": 4}, {"evaluate_outcomes": True}, {"reuse": True}])
+def test_other_parts_of_a_search_know_drawn_outcomes(parts):
+    """With `reuse` the second plan of a position goes on with the trees of the first one."""
+    planner, state = TreeSearch(64, PUCT(1.0), max_nodes=129, **parts), TREE.start(ROWS)
+
+    @quick_jit
+    def run(state):
+        carry, found = planner.init(Thrower(), state), []
+        for i in range(2):
+            keys = jr.split(jr.key(i), ROWS)
+            plan, carry, tree = planner.grow(Thrower(), state, carry, key=keys)
+            found.append((plan, tree))
+        return found, expectimax(DICE, state, levels=2)
+
+    found, exact = jax.tree.map(np.asarray, run(state))
+    best, rows = np.argmax(exact, axis=1), np.arange(ROWS)
+    for i, (plan, tree) in enumerate(found):
+        kept = 64 * (i + 1) if "reuse" in parts else 64
+        assert np.all(tree.edge[:, 0, 0].sum(axis=1) <= kept)
+        # Of leaves that are walked to together, those of one edge count once.
+        least = 0.75 if "num_leaves" in parts else 0.95
+        assert np.mean(tree.edge[:, 0, 0].sum(axis=1)) > least * kept
+        assert np.all(plan.stats["invalid"] == 0)
+        # What there is room for, not what one plan alone would take.
+        assert tree.child.shape[2] == Widening().most(128)
+        error = plan.qvalues[rows, best] - exact[rows, best]
+        assert np.mean(np.abs(error)) < 0.25

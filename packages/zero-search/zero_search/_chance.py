@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PyTree, UInt32
+from jaxtyping import Array, Float, Int, PyTree, UInt32
 
 from ._check import batch_size, check_answer, check_range, check_step
 from ._model import AbstractChanceModel, AbstractPriorModel, predicted, stepped
@@ -39,15 +39,16 @@ def sampled_step(
 class Widening(eqx.Module):
     """How many outcomes a search draws of an action whose odds are not known: progressive widening.
 
-    After `n` visits an action has `k * n**alpha` outcomes, rounded down. They are visited in turn
-    and the action is worth their mean, which converges to the expectation as `n` grows. An outcome
-    that is drawn twice counts twice. A node has room for the outcomes of an action that takes all
-    simulations.
+    After `n` visits an action has at most `k * n**alpha` outcomes. They are visited in turn and the
+    action is worth their mean, which converges to the expectation as `n` grows, if `alpha` is above
+    0 and below 1. An outcome that is drawn twice counts twice. A node has room for the outcomes of
+    an action that takes all simulations, and all nodes of a tree as much.
 
     **Arguments:**
 
-    - `k`: the outcomes after the first visit, 1 or more.
-    - `alpha`: from 0, with which there are never more, to 1.
+    - `k`: 1 or more.
+    - `alpha`: from 0, with which there are at most `k`, to 1, with which every visit draws another
+        outcome and nothing behind one is searched.
 
     Couetoux, Hoock, Sokolovska, Teytaud and Bonnard 2011, "Continuous upper confidence trees",
     section 3.
@@ -59,15 +60,19 @@ class Widening(eqx.Module):
     def __check_init__(self):
         check_range("Widening", 1, k=self.k)
         check_range("Widening", 0, 1, alpha=self.alpha)
-        if self.k < 2 and self.alpha == 0:
+
+    def check(self, visits: int) -> None:
+        """Raises where an action never has a second outcome in so many visits, if it has two."""
+        if visits > 1 and self.most(visits) < 2:
             raise ValueError(
-                f"`Widening(k={self.k:g}, alpha=0)`: never widens, so that one outcome stays; give "
-                'a larger k or alpha, or `TreeSearch(outcomes="frozen")`.'
+                f"`Widening(k={self.k:g}, alpha={self.alpha:g})`: never widens in {visits} "
+                "simulations, so that one outcome stays; give a larger k or alpha, or "
+                '`TreeSearch(outcomes="frozen")`.'
             )
 
     def most(self, visits: int) -> int:
         """The number of outcomes after so many visits."""
-        return int(self.k * visits**self.alpha + _ROUNDING)
+        return max(1, min(visits, int(self.k * visits**self.alpha + _ROUNDING)))
 
     def room(self, visits: Floats) -> Floats:
         """The same for arrays, and at least 1."""
@@ -75,13 +80,21 @@ class Widening(eqx.Module):
 
 
 class DrawnNode(eqx.Module):
-    """A node, or the afterstate of one with an action, and what its outcomes are drawn from."""
+    """A node and what is drawn behind it."""
 
     node: PyTree[Array]
     seed: UInt32[Array, "*rows"]
 
 
-class DrawnOutcomes(AbstractChanceModel[DrawnNode, DrawnNode]):
+class DrawnAfterstate(eqx.Module):
+    """An action at a node, and what its outcomes are drawn from."""
+
+    node: PyTree[Array]
+    action: Int[Array, "*rows"]
+    seed: UInt32[Array, "*rows"]
+
+
+class DrawnOutcomes(AbstractChanceModel[DrawnNode, DrawnAfterstate]):
     """A model whose `step` draws, as one with `num_outcomes` draws of each action that are equally
     likely. A draw follows from the node's seed, so that it can be made again.
     """
@@ -108,19 +121,19 @@ class DrawnOutcomes(AbstractChanceModel[DrawnNode, DrawnNode]):
     ) -> tuple[Float[Array, "batch actions"], Floats]:
         return self.model.predict(node.node, key=key)
 
-    def afterstate(self, node: DrawnNode, action: Ints) -> DrawnNode:
-        return DrawnNode((node.node, action), _seeds(_keys(node.seed, action)))
+    def afterstate(self, node: DrawnNode, action: Ints) -> DrawnAfterstate:
+        return DrawnAfterstate(node.node, action, _seeds(_keys(node.seed, action)))
 
-    def outcome_logits(self, afterstate: DrawnNode) -> Float[Array, "batch outcomes"]:
+    def outcome_logits(self, afterstate: DrawnAfterstate) -> Float[Array, "batch outcomes"]:
         return jnp.zeros((*afterstate.seed.shape, self.number), jnp.float32)
 
-    def afterstate_value(self, afterstate: DrawnNode, *, key: Keys) -> None:
+    def afterstate_value(self, afterstate: DrawnAfterstate, *, key: Keys) -> None:
         return None
 
-    def resolve(self, afterstate: DrawnNode, outcome: Ints) -> Stepped[DrawnNode]:
+    def resolve(self, afterstate: DrawnAfterstate, outcome: Ints) -> Stepped[DrawnNode]:
         step_key, seed_key = split_rows(_keys(afterstate.seed, outcome), 2)
-        node, *rest = stepped(self.model, *afterstate.node, step_key)
-        return self.seeded(node, seed_key), *rest
+        found = stepped(self.model, afterstate.node, afterstate.action, step_key)
+        return self.seeded(found[0], seed_key), *found[1:]
 
 
 class ChanceNode(eqx.Module):

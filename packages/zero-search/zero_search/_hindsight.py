@@ -30,15 +30,15 @@ T = TypeVar("T")
 class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     """Hindsight optimisation: the mean root of `num_trees` searches of different futures.
 
-    Where the world is random and the search has no chance nodes (over a model without them, or with
-    `TreeSearch(outcomes="frozen")`), it draws the outcome of an action once, when it expands it,
-    and from then on takes it for certain. One such tree plans for one future. Here
-    every position gets several, each with outcomes, root noise and a draw of `model.root` of its
-    own: where something is hidden, each has another guess at it. Their roots are averaged, every
-    tree counting the same, and the readout of `planner` decides by the mean root. All trees are
-    searched together, as `batch * num_trees` rows. The literature calls this root parallelisation
-    over determinisations. Trees with chance nodes freeze nothing: each plans for all futures, and
-    their mean is no hindsight.
+    Where the world is random and the search has no chance nodes (with
+    `TreeSearch(outcomes="frozen")`, or over a model that tells neither odds nor that it is
+    `random`), it draws the outcome of an action once, when it expands it, and from then on takes it
+    for certain. One such tree plans for one future. Here every position gets several, each with
+    outcomes, root noise and a draw of `model.root` of its own: where something is hidden, each has
+    another guess at it. Their roots are averaged, every tree counting the same, and the readout of
+    `planner` decides by the mean root. All trees are searched together, as `batch * num_trees`
+    rows. The literature calls this root parallelisation over determinisations. Trees with chance
+    nodes freeze nothing: each plans for all futures, and their mean is no hindsight.
 
     What this converges to is the *hindsight value*: the mean over futures of the best that could
     be done had one known that future, `E[max]` where a player can only have `max E`. It is never

@@ -100,9 +100,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     [`zero_search.Widening`][]. Over any other model, and with `outcomes="frozen"`, an action's
     outcome is drawn once, when it is expanded, and then taken for certain.
 
-    **Full trees.** Once `max_nodes` are stored, new leaves are still evaluated, counted and
-    backed up, but not stored. The default makes room for the root and every simulation, with
-    reuse for twice as many.
+    **Full trees.** Once `max_nodes` are stored, new leaves are still evaluated, counted and backed
+    up, but not stored; an action of unknown odds then has one outcome. The default makes room for
+    the root and every simulation, with reuse for twice as many.
 
     **Reuse.** With `reuse=True` a plan starts from the nodes below the moves played since the last
     one, with their visits and values, provided that the stored node equals the new root in every
@@ -198,6 +198,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_kinds("TreeSearch", AbstractReadout, readout=self.readout)
         check_option("TreeSearch", OUTCOMES, outcomes=self.outcomes)
         check_kinds("TreeSearch", Widening, widening=self.widening)
+        if self.outcomes == "drawn":
+            self.widening.check(self.num_simulations)
         check_limits("TreeSearch", max_nodes=self.max_nodes)
         check_range("TreeSearch", 0, virtual_loss=self.virtual_loss)
         check_leaves("TreeSearch", self.num_simulations, self.num_leaves)
@@ -370,8 +372,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_own_carry(carry, SearchCarry)
         check_keys(key, batch)
         predict_key, noise_key, search_key = split_rows(key, 3)
-        # Of no simulation: theirs are numbered from 0 on.
-        seed_key = folded(search_key, 2**31 - 1)
+        seed_key = folded(search_key, 2**31 - 1)  # of no simulation: they are numbered from 0
         seen = predicted(model, node, predict_key)
         logits, value, invalid = masked_prediction(*seen)
         prior, gumbel = self.root.prior(logits, key=noise_key)
@@ -470,10 +471,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         world, outcomes, rule = model, None, self.outcomes
         if rule == "drawn" or (rule != "frozen" and getattr(model, "random", False)):
             rule = "drawn"
-            world = DrawnOutcomes(model, self.widening.most(self.num_simulations))
+            world = DrawnOutcomes(model, self.widening.most(self._num_nodes - 1))
             node = world.seeded(node, key)
-        chance = isinstance(world, AbstractChanceModel) and world.num_outcomes > 0
-        if rule != "frozen" and chance:
+        if rule != "frozen" and isinstance(world, AbstractChanceModel) and world.num_outcomes > 0:
             world, outcomes = chance_nodes(
                 world, node, num_actions, rule, self.evaluate_outcomes, self.widening
             )
@@ -492,7 +492,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     def _room(self, node: PyTree[Array], prior: Float[Array, "batch features columns"]) -> Tree:
         """Empty trees."""
-        room = (2 if self.reuse else 1) * self.num_simulations + 1
-        room = room if self.max_nodes is None else self.max_nodes
         bounded = self.max_return is not None
-        return Tree.empty(node, prior, room, self.num_leaves, bounded=bounded)
+        return Tree.empty(node, prior, self._num_nodes, self.num_leaves, bounded=bounded)
+
+    @property
+    def _num_nodes(self) -> int:
+        return self.max_nodes or (2 if self.reuse else 1) * self.num_simulations + 1

@@ -172,14 +172,18 @@ class EnvironmentModel(
         return self._chance is None and getattr(self.env, "random", False)
 
     def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:
-        if isinstance(self.env, AbstractHiddenEnvironment | Filtered):
+        if isinstance(self.env, AbstractHiddenEnvironment):
             return jax.vmap(self.env.resample)(state, key=key)
+        if isinstance(env := self.env, Filtered):
+            # `step` draws anew. Equal beliefs make equal nodes, so that a tree can be kept.
+            guess: Any = lambda x: env.resample(x, key=jax.random.key(0))
+            return jax.vmap(guess)(state)
         return state
 
     def step(
         self, node: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
     ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
-        step = self.env.imagine if isinstance(self.env, Filtered) else self.env.step
+        step: Any = self.env.imagine if isinstance(self.env, Filtered) else self.env.step
         return discounted(jax.vmap(step)(node, action, key=key), self.gamma)
 
     def predict(
