@@ -24,7 +24,7 @@ REFERENCE = ["train", "--preset", "reference"]
         ),
         (
             ["train", "--env", "chess"],
-            "monsters, othello, pendulum, pgx/NAME, playground/NAME.",
+            "monsters, othello, pendulum, pgx/NAME, playground/NAME, rocksample",
         ),
         (["train", "--env", "jumanj/Snake-v1"], "Did you mean jumanji/Snake-v1?"),
         (["train", "--env", "brax/"], "no such environment. Allowed: brax/ant, brax/fast"),

@@ -80,9 +80,8 @@ def compare(key: Array, forced: Array) -> dict[str, Array]:
             "draws": ended & allowed & (pgxs.reward == 0),
         }
         lead = jnp.abs(jnp.sum(discs, axis=1)) + jnp.sum(discs == 0, axis=1)
-        by_discs = jnp.where(
-            ended & allowed, pgxs.reward * (1 + lead.astype(jnp.float32) / 128), pgxs.reward
-        )
+        worth = jnp.where(allowed, 1 + lead.astype(jnp.float32) / 128, WEIGHED.max_return)
+        by_discs = jnp.where(ended, pgxs.reward * worth, pgxs.reward)
         weighed = jax.vmap(lambda s, a: WEIGHED.step(s, a, key=jr.key(0)))(states[0], action)[1]
         differences = {
             "reward by discs": jnp.sum(weighed.reward != by_discs),

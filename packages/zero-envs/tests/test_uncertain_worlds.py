@@ -462,7 +462,7 @@ def test_particles_follow_the_tiger(effective):
 
 def test_particles_that_are_all_dead_are_drawn_anew(getkey):
     """Those of Tag begin anew where the agent is seen; rocks are read as never before."""
-    tag, few = Tag(), ParticleFilter(50)
+    tag, few = Tag(), ParticleFilter(1000)
     state = tag.init(key=getkey())
     place = lambda state, cell: eqx.tree_at(lambda s: s.agent, state, jnp.int32(cell))
     begin = lambda env: jax.jit(lambda obs, key: few.init(env, obs, key=key))
@@ -477,7 +477,7 @@ def test_particles_that_are_all_dead_are_drawn_anew(getkey):
     # By lasers one may see the opponent after an action, and never before the first.
     state = eqx.tree_at(lambda s: s.readings, ROOM.init(key=getkey()), jnp.full(8, -2))
     belief = begin(ROOM)(ROOM.observe(state), getkey())
-    apart = (jnp.full(50, 0), jnp.full(50, 6))
+    apart = (jnp.full(1000, 0), jnp.full(1000, 6))
     belief = eqx.tree_at(lambda b: (b.states.agent, b.states.opponent), belief, apart)
     met = ROOM.observe(eqx.tree_at(lambda s: s.readings, state, jnp.full(8, -1)))
     belief = update(ROOM)(belief, jnp.int32(0), met, getkey())

@@ -214,9 +214,9 @@ class RockFilter(AbstractFilter[RockSampleState, RockBelief]):
         likely = lambda before, after: env.observation_log_prob(obs, before, action, after)
         evidence = likely(_with(belief.known, True), good) - likely(belief.known, bad)
         each = jnp.arange(len(env.rocks), dtype=jnp.int32)
-        checked = (each == action - _SAMPLE - 1) & ~env._over(belief.known)
         # What neither state of the rock can show makes the evidence NaN, which belongs to all.
-        checked |= jnp.isnan(evidence)
+        checked = (each == action - _SAMPLE - 1) | jnp.isnan(evidence)
+        checked &= ~env._over(belief.known)
         log_odds = belief.log_odds + jnp.where(checked, evidence, 0.0)
         # The rock that was sampled is the one that has turned bad.
         log_odds = jnp.where(good.good, log_odds, -jnp.inf)
