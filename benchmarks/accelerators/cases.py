@@ -204,6 +204,18 @@ def _chance() -> dict[str, Any]:
     return {"search": (EnvironmentModel(env, evaluate), state, _plan(planner))}
 
 
+def _filters() -> dict[str, Any]:
+    """Over the beliefs of an exact filter, whose observations are drawn outcomes."""
+    from zero_envs import make
+    from zero_search import TreeSearch
+    from zero_train import EnvironmentModel
+
+    env: Any = make("rocksample-7-8")
+    evaluate = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
+    state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 256))
+    return {"search": (EnvironmentModel(env, evaluate), state, _plan(TreeSearch(TURNS)))}
+
+
 def _belief() -> dict[str, Any]:
     from search_belief import Field, Minefield, SIDE
 
@@ -235,6 +247,7 @@ SEARCHES = {
     "search-bits": _bits,
     "search-chance": _chance,
     "search-belief": _belief,
+    "search-filters": _filters,
     "search-particles": _particles,
 }
 ENVIRONMENTS = ("env-othello",)
