@@ -409,7 +409,7 @@ def bench(session: nox.Session) -> None:
         if name in TRAINED and not given and not RUN.exists():
             session.warn(f"{name} left out: first `uv run othello train --out runs/quick`")
             continue
-        if name.endswith(("_speedrun", "_ablations")) and not given:  # which take hours
+        if name.endswith(("_speedrun", "_ablations", "_ntuple")) and not given:  # they take hours
             continue
         session.run("python", str(ROOT / "benchmarks" / f"{name}.py"), *options)
 

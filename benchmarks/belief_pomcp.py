@@ -22,6 +22,13 @@ GAMMA = 0.95
 
 
 @numba.njit(cache=True)
+def right(x, y, rock, places):
+    """The probability that a rock is read rightly from a cell."""
+    away = math.sqrt((places[rock, 0] - x) ** 2 + (places[rock, 1] - y) ** 2)
+    return (1 + 2 ** (-away / 20)) / 2
+
+
+@numba.njit(cache=True)
 def advance(x, y, good, action, size, places):
     """One step in place. Returns x, y, the observation (0, bad 1, good 2), reward and the end."""
     if action == 0:
@@ -40,9 +47,8 @@ def advance(x, y, good, action, size, places):
                 return x, y, 0, reward, False
         return x, y, 0, 0.0, False
     rock = action - 5
-    away = math.sqrt((places[rock, 0] - x) ** 2 + (places[rock, 1] - y) ** 2)
-    right = np.random.random() < (1 + 2 ** (-away / 20)) / 2
-    return x, y, 2 if good[rock] == right else 1, 0.0, False
+    reads_right = np.random.random() < right(x, y, rock, places)
+    return x, y, 2 if good[rock] == reads_right else 1, 0.0, False
 
 
 @numba.njit(cache=True)
@@ -108,17 +114,15 @@ def episode(size, places, start, simulations, c, depth, steps, seed):
     x, y, total = start[0], start[1], 0.0
     for i in range(steps):
         action = plan(x, y, odds, size, places, simulations, c, depth)
-        rock, right = max(action - 5, 0), 0.5
-        if action >= 5:
-            away = math.sqrt((places[rock, 0] - x) ** 2 + (places[rock, 1] - y) ** 2)
-            right = (1 + 2 ** (-away / 20)) / 2
         nx, ny, seen, reward, over = advance(x, y, good, action, size, places)
         if action == 4:
             for rock in range(len(places)):
                 if places[rock, 0] == x and places[rock, 1] == y:
                     odds[rock] = 0.0
         elif seen > 0:
-            likely = right if seen == 2 else 1 - right
+            rock = action - 5
+            likely = right(x, y, rock, places)
+            likely = likely if seen == 2 else 1 - likely
             one = odds[rock] * likely
             odds[rock] = one / (one + (1 - odds[rock]) * (1 - likely))
         x, y = nx, ny

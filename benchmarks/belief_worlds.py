@@ -1,6 +1,6 @@
 """What planning over beliefs returns in the worlds of the field, and how many decisions a second.
 
-    python benchmarks/belief_worlds.py --world tiger --simulations 500 --c 20
+    python benchmarks/belief_worlds.py --world rocksample-7-8 --simulations 200 --playout 20
 
 A JSON line: the mean discounted return of so many episodes with its standard error, the depth of
 the trees, and decisions a second, compilation and rows that have ended apart. Leaves are worth 0,
@@ -65,11 +65,11 @@ def model_of(given: argparse.Namespace) -> tuple[Filtered, AbstractPriorModel]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--world", default="tiger")
+    parser.add_argument("--world", default="rocksample-7-8")
     parser.add_argument("--run", default="")
-    parser.add_argument("--simulations", type=int, default=500)
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=250)
+    parser.add_argument("--simulations", type=int, default=200)
+    parser.add_argument("--runs", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=90)
     parser.add_argument("--gamma", type=float, default=0.95)
     parser.add_argument("--c", type=float, default=20.0)

@@ -33,7 +33,8 @@ def test_what_draws_says_so(name):
     action = jax.ShapeDtypeStruct((), np.int32)
     step = lambda key, state, action: env.step(state, action, key=key)
     text = jax.jit(step).lower(jr.key(0), state, action).as_text()
-    # What nothing depends on is no argument of the program, and a key is the only uint32[2].
+    # The key comes first, if anything depends on it: a program has no argument without a use. What
+    # else comes first, a part of a state, is no uint32[2].
     main = next(line for line in text.splitlines() if "@main" in line)
     draws = "%arg0: tensor<2xui32>" in main
     assert getattr(env, "random", False) == draws

@@ -87,7 +87,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     the action left these as they are, and what such a state counts, as its steps, begins anew. If
     it is impossible for these too, they go on as if nothing had been observed. `lost` counts how
     often an observation was impossible; one of a density never is, however unlikely. Where nothing
-    moves by chance, samples that were drawn twice stay equal, and give more of them.
+    moves by chance, samples that were drawn twice stay equal, so more of them are needed.
 
     A network sees the mean and the standard deviation of each number of a state, and the features
     that were observed. A likelihood of NaN makes all weights NaN, so that whoever plans or plays by
@@ -135,23 +135,20 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         likely = lambda state, after: env.observation_log_prob(obs, state, action, after)
         log_prob = jax.vmap(likely)(belief.states, states).astype(jnp.float32)
         agree = jnp.where(transition.last == last, 0.0, -jnp.inf)
-        log_weights = belief.log_weights + log_prob + agree
         reward = jnp.sum(jnp.exp(belief.log_weights) * transition.reward)
-        dead = ~last & _impossible(log_weights)
-        fresh, fresh_weights = self._initial(env, action, obs, new_key, 1)
-        found = dead & ~_impossible(fresh_weights)
-        states = _where(found, fresh, states)
         # Where nothing fits, what was believed before goes on, as far as its episodes do.
         before = belief.log_weights + agree
         before = jnp.where(_impossible(before), belief.log_weights, before)
-        log_weights = jnp.where(_impossible(log_weights), before, log_weights)
+        log_weights = belief.log_weights + agree + log_prob
+        dead = _impossible(log_weights)
+        log_weights = jnp.where(dead, before, log_weights)
+        lost = dead & ~last
+        fresh, fresh_weights = self._initial(env, action, obs, new_key, 1)
+        found = lost & ~_impossible(fresh_weights)
+        states = _where(found, fresh, states)
         log_weights = _normal(jnp.where(found, fresh_weights, log_weights))
-        few = jnp.sum(jnp.exp(2 * log_weights)) * self.effective * self.num_particles > 1
-        drawn = _systematic(log_weights, draw_key)
-        states = _where(few, jax.tree.map(lambda x: x[drawn], states), states)
-        uniform = jnp.full_like(log_weights, -jnp.log(self.num_particles))
-        log_weights = jnp.where(few, uniform, log_weights)
-        return Particles(states, log_weights, belief.lost + dead.astype(jnp.int32)), reward
+        states, log_weights = self._resampled(states, log_weights, draw_key)
+        return Particles(states, log_weights, belief.lost + lost.astype(jnp.int32)), reward
 
     def sample(
         self,
@@ -173,6 +170,16 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         mean = total(numbers)
         deviation = jnp.sqrt(total(jnp.square(numbers - mean[None])))
         return {"mean": mean, "deviation": deviation, "observed": obs.features}
+
+    def _resampled(
+        self, states: State, log_weights: Float[Array, " particles"], key: PRNGKeyArray
+    ) -> tuple[State, Float[Array, " particles"]]:
+        """As many states drawn by weight, of equal weights, where too few carry the weight."""
+        few = jnp.sum(jnp.exp(2 * log_weights)) * self.effective * self.num_particles > 1
+        drawn = _systematic(log_weights, key)
+        uniform = jnp.full_like(log_weights, -jnp.log(self.num_particles))
+        states = _where(few, jax.tree.map(lambda x: x[drawn], states), states)
+        return states, jnp.where(few, uniform, log_weights)
 
     def _initial(
         self,

@@ -25,18 +25,19 @@ PLANNER = TreeSearch(SIMULATIONS, PUCT(1.0))
 
 
 class Thrower(AbstractPriorModel[Node]):
-    """`DICE` that are thrown in `step`, which tells no odds."""
+    """Dice that are thrown in `step`, which tells no odds."""
 
+    dice: RandomDice = DICE
     random: bool = True
 
     def root(self, state, obs, *, key):
         return state
 
     def step(self, node, action, *, key):
-        return DICE.step(node, action, key=key)
+        return self.dice.step(node, action, key=key)
 
     def predict(self, node, *, key):
-        return DICE.predict(node, key=key)
+        return self.dice.predict(node, key=key)
 
 
 @ft.cache
@@ -91,20 +92,21 @@ def test_outcomes_widen_with_the_visits_and_are_visited_in_turn():
 
 
 def test_one_draw_is_the_frozen_search():
-    """`k = 1` and `alpha = 0` keep one outcome, and an afterstate with one gets no node."""
-    (_, _), (frozen, _), _ = searched()
-    model, state = DrawnOutcomes(Thrower(), 1), TREE.start(ROWS)
-    planner = dataclasses.replace(PLANNER, outcomes="proportional")
+    """An afterstate with one outcome, as `k = 1` and `alpha = 0` keep, gets no node. Dice that
+    always fall alike, so that both draw the same."""
+    thrower, state = Thrower(RandomDice(TREE, certain=1.0)), TREE.start(ROWS)
+    one, planner = DrawnOutcomes(thrower, 1), TreeSearch(64, PUCT(1.0))
+    frozen = dataclasses.replace(planner, outcomes="frozen")
 
     @quick_jit
     def run(state):
-        return fresh(planner, model, state, jr.split(jr.key(0), ROWS))
+        keys = lambda: jr.split(jr.key(0), ROWS)
+        return fresh(planner, one, state, keys()), fresh(frozen, thrower, state, keys())
 
-    plan, tree = jax.tree.map(np.asarray, run(state))
-    assert not np.any(tree.state.chance)
-    assert min(plan.stats["depth"].min(), frozen.stats["depth"].min()) > 1.99
-    # Other draws of the same law.
-    assert np.mean(plan.value) == pytest.approx(np.mean(frozen.value), abs=0.2)
+    (drawn, tree), (plain, alone) = jax.tree.map(np.asarray, run(state))
+    assert not np.any(tree.state.chance) and equal(drawn, plain)
+    for name in ("step", "node", "edge", "child", "parent", "size"):
+        assert np.array_equal(getattr(tree, name), getattr(alone, name)), name
 
 
 def test_draws_follow_from_the_key():
