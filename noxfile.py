@@ -7,6 +7,7 @@ import itertools
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tomllib
 import zipfile
@@ -93,6 +94,8 @@ def pyproject(path: pathlib.Path) -> dict[str, Any]:
 
 
 DISTRIBUTIONS = {pyproject(path)["project"]["name"]: path for path in MEMBERS.values()}
+#: What `build` has built.
+WHEELS: dict[str, pathlib.Path] = {}
 
 
 def siblings(name: str, *, tests: bool = False) -> set[str]:
@@ -225,8 +228,7 @@ def run_alone(session: nox.Session, name: str, *command: str) -> None:
     """Installs a member as its users do, checks what came with it, and runs the command there."""
     folder, module, expected = DISTRIBUTIONS[name], module_of(name), siblings(name) | {name}
     tested = siblings(name, tests=True) | {name}
-    dist = cache() / "wheels" / name
-    wheels = build(session, tested, dist)
+    wheels, dist = build(session, tested), cache() / "wheels" / name
     # Third-party versions as in uv.lock, so that this fails for our reasons only.
     locked = f"--constraints={dist}/locked.txt"
     session.run_install(
@@ -269,16 +271,17 @@ def run_alone(session: nox.Session, name: str, *command: str) -> None:
     session.run(*command)
 
 
-def build(session: nox.Session, names: set[str], dist: pathlib.Path) -> dict[str, pathlib.Path]:
-    """The wheel of each member named, in place of those of ours that the folder has."""
-    for old in dist.glob("zero_*.whl"):
-        old.unlink()
-    for name in sorted(names):
+def build(session: nox.Session, names: set[str]) -> dict[str, pathlib.Path]:
+    """The wheel of each member named, built once for all sessions of a command."""
+    for name in sorted(names - WHEELS.keys()):
+        folder = cache() / "wheels" / name
+        shutil.rmtree(folder, ignore_errors=True)
         session.run_install(
-            *("uv", "build", "--quiet", "--wheel", "--package", name, "--out-dir", str(dist)),
+            *("uv", "build", "--quiet", "--wheel", "--package", name, "--out-dir", str(folder)),
             external=True,
         )
-    return {wheel.name.split("-")[0].replace("_", "-"): wheel for wheel in dist.glob("*.whl")}
+        (WHEELS[name],) = folder.glob("*.whl")
+    return {name: WHEELS[name] for name in names}
 
 
 @nox.session(venv_backend="none")
@@ -289,7 +292,13 @@ def wheels(session: nox.Session) -> None:
     if unknown:
         session.error(f"{sorted(unknown)} are no packages; give some of {', '.join(DISTRIBUTIONS)}")
     names = session.posargs or DISTRIBUTIONS
-    built = build(session, {x for name in names for x in {name} | siblings(name)}, ROOT / "dist")
+    built = build(session, {x for name in names for x in {name} | siblings(name)})
+    dist = ROOT / "dist"
+    dist.mkdir(exist_ok=True)
+    for old in dist.glob("zero_*.whl"):
+        old.unlink()
+    for wheel in built.values():
+        shutil.copy(wheel, dist)
     session.log(f"pip install {' '.join(f'dist/{wheel.name}' for wheel in built.values())}")
 
 
