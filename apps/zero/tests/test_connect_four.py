@@ -137,7 +137,7 @@ def test_the_sets_are_what_the_solver_says():
         suite = Suite.read(folder / f"{name}.npz")
         boards = [position(actions[actions >= 0].tolist()) for actions in suite.moves]
         # Hard beginnings take longest to solve.
-        assert len(set(boards)) == len(boards) == (159 if name == "begin-hard" else 500)
+        assert len(set(boards)) == len(boards) == 500
         phase, difficulty = name.split("-")
         for (_, both), scores in zip(boards, suite.scores, strict=True):
             number = both.bit_count()
