@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from _qmdp import qmdp
 
 from zero_envs import Filtered, FilteredState, make, ParticleFilter
 from zero_search import AbstractPriorModel, PlayoutModel, TreeSearch, Widening
@@ -32,7 +34,7 @@ class World(AbstractPriorModel[FilteredState]):
     gamma: float
 
     def root(self, state: Any, obs: Any, *, key: Any) -> Any:
-        return state
+        return jax.vmap(lambda x, k: self.env.resample(x, key=k))(state, key)
 
     def step(self, node: Any, action: Any, *, key: Any) -> Any:
         state, transition = jax.vmap(self.env.env.step)(node.state, action, key=key)
@@ -42,6 +44,17 @@ class World(AbstractPriorModel[FilteredState]):
     def predict(self, node: Any, *, key: Any) -> Any:
         legal: Any = jax.vmap(self.env.env.observe)(node.state).legal
         return jnp.where(legal, 0.0, -jnp.inf), jnp.zeros(legal.shape[0])
+
+
+class Judged(EnvironmentModel):
+    """A model whose leaves are worth what a function says of their beliefs."""
+
+    worth: Callable[[Any], jax.Array] | None = None
+
+    def predict(self, node: Any, *, key: Any) -> Any:
+        logits, _ = super().predict(node, key=key)
+        assert self.worth is not None
+        return logits, jax.vmap(self.worth)(node.belief)
 
 
 def model_of(given: argparse.Namespace) -> tuple[Filtered, AbstractPriorModel]:
@@ -58,6 +71,8 @@ def model_of(given: argparse.Namespace) -> tuple[Filtered, AbstractPriorModel]:
         return env, player.model
     blind = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
     model = EnvironmentModel(env, blind, given.gamma)
+    if given.leaves == "qmdp":
+        return env, Judged(env, blind, given.gamma, worth=qmdp(env.env, given.gamma))
     if given.playout:
         return env, PlayoutModel(model, given.playout, playouts_in=World(env, given.gamma))
     return env, model
@@ -76,6 +91,7 @@ def main() -> None:
     parser.add_argument("--widening", type=float, nargs=2, default=[2.0, 0.5])
     parser.add_argument("--max-depth", type=int)
     parser.add_argument("--playout", type=int, default=0)
+    parser.add_argument("--leaves", choices=["zero", "qmdp"], default="zero")
     parser.add_argument("--particles", type=int, default=0, help="0 for the world's own filter")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()

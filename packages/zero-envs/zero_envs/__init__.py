@@ -63,6 +63,7 @@ if typing.TYPE_CHECKING:
     )
     from ._filtered import (
         AbstractFilter as AbstractFilter,
+        BeliefAfterstate as BeliefAfterstate,
         Filtered as Filtered,
         FilteredState as FilteredState,
         ParticleFilter as ParticleFilter,

@@ -28,7 +28,8 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
     """What the observations of one episode say of the state of an environment: Bayes' rule.
 
     A belief is a pytree of arrays, always of the same shapes. `env` is an environment that the
-    filter knows.
+    filter knows. One that also knows the odds of what will be observed overrides the three methods
+    about outcomes: numbers of all that an action may show, also that the episode ends.
     """
 
     @abc.abstractmethod
@@ -59,6 +60,29 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
     @abc.abstractmethod
     def features(self, env: Any, belief: Belief, obs: Observation) -> PyTree[Array]:
         """What a network sees of the belief and the last observation."""
+
+    def num_outcomes(self, env: Any) -> int:
+        """How many outcomes an action may have; 0 where their odds are not known."""
+        del env
+        return 0
+
+    def outcome_logits(
+        self, env: Any, belief: Belief, action: Int[Array, ""]
+    ) -> Float[Array, " outcomes"]:
+        """The log-probabilities of the outcomes; `-inf` for impossible ones."""
+        raise NotImplementedError
+
+    def outcome(
+        self,
+        env: Any,
+        belief: Belief,
+        action: Int[Array, ""],
+        number: Int[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[State, Transition]:
+        """A step to some state in which that outcome is observed. Its reward is not used."""
+        raise NotImplementedError
 
 
 class Particles(eqx.Module, Generic[State]):
@@ -211,13 +235,21 @@ class FilteredState(eqx.Module, Generic[State, Belief]):
     obs: Observation
 
 
+class BeliefAfterstate(eqx.Module, Generic[State, Belief]):
+    """What a player knew, and the action that followed."""
+
+    before: FilteredState[State, Belief]
+    action: Int[Array, "*axes"]
+
+
 class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generic[State, Belief]):
     """An environment in which the player keeps a belief about what is hidden.
 
     Observations are what the filter makes of the belief, so networks see the belief, and planners
     plan over it: over this environment a [`zero_train.EnvironmentModel`][] is the belief's own
-    Markov decision process, in which `imagine` is the step. Of an episode that is over the belief
-    means nothing.
+    Markov decision process, in which `imagine` is the step, or where the filter knows the odds of
+    what will be observed, `afterstate`, `outcome_logits` and `resolve` are, as those of an
+    [`zero_envs.AbstractChanceEnvironment`][]. Of an episode that is over the belief means nothing.
 
     **Arguments:**
 
@@ -260,6 +292,11 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
         """A belief does not know what will be observed."""
         return True
 
+    @property
+    def num_outcomes(self) -> int:
+        """How many observations may follow an action; 0 where their odds are not known."""
+        return self.filter.num_outcomes(self.env)
+
     def init(self, *, key: PRNGKeyArray) -> FilteredState[State, Belief]:
         state_key, belief_key = jr.split(key)
         state = self.env.init(key=state_key)
@@ -293,6 +330,36 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
         drawn = self.resample(state, key=draw_key)
         after, transition, expected = self._step(drawn, action, step_key)
         return after, eqx.tree_at(lambda t: t.reward, transition, expected)
+
+    def afterstate(
+        self, state: FilteredState[State, Belief], action: Int[Array, ""]
+    ) -> BeliefAfterstate[State, Belief]:
+        """What is foreseen of an action before anything is observed."""
+        return BeliefAfterstate(state, action)
+
+    def outcome_logits(
+        self, afterstate: BeliefAfterstate[State, Belief]
+    ) -> Float[Array, " outcomes"]:
+        """The log-probabilities of what will be observed."""
+        belief = afterstate.before.belief
+        return self.filter.outcome_logits(self.env, belief, afterstate.action)
+
+    def resolve(
+        self, afterstate: BeliefAfterstate[State, Belief], outcome: Int[Array, ""]
+    ) -> tuple[FilteredState[State, Belief], Transition]:
+        """What follows where that is observed. The reward is the one to be expected, and what is
+        hidden follows from the belief, so that equal beliefs are equal states."""
+        belief, action = afterstate.before.belief, afterstate.action
+        # Always the same one, made here: in a loop JAX would take one from outside for reused.
+        key = lambda: jr.key(0 * outcome)
+        step_key, update_key = jr.split(key())
+        step = self.filter.outcome(self.env, belief, action, outcome, key=step_key)
+        (after, transition), obs = step, self.env.observe(step[0])
+        belief, expected = self.filter.update(
+            self.env, belief, action, obs, transition.last, key=update_key
+        )
+        state = self.resample(FilteredState(after, belief, obs), key=key())
+        return state, eqx.tree_at(lambda t: t.reward, transition, expected)
 
     def _step(self, state: Any, action: Int[Array, ""], key: PRNGKeyArray) -> Any:
         step_key, belief_key = jr.split(key)

@@ -238,6 +238,33 @@ class RockFilter(AbstractFilter[RockSampleState, RockBelief]):
         edges = jnp.concatenate([position, env.size - 1 - position]) / 10
         return {"edges": edges, "rocks": jnp.concatenate([chance[:, None], way / 10], axis=1)}
 
+    def num_outcomes(self, env: RockSample) -> int:
+        """2: a rock is read to be bad or good. What is not a check shows the first one."""
+        return 2
+
+    def outcome_logits(
+        self, env: RockSample, belief: RockBelief, action: Int[Array, ""]
+    ) -> Float[Array, " 2"]:
+        checks = action > _SAMPLE
+        right = env._reads_good(_with(belief.known, True), action)
+        chance = jax.nn.sigmoid(belief.log_odds)[jnp.maximum(action - _SAMPLE - 1, 0)]
+        good = jnp.where(checks, chance * right + (1 - chance) * (1 - right), 0.0)
+        return jnp.log(jnp.stack([1 - good, good]))
+
+    def outcome(
+        self,
+        env: RockSample,
+        belief: RockBelief,
+        action: Int[Array, ""],
+        number: Int[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[RockSampleState, Transition]:
+        after, transition = env.step(belief.known, action, key=key)
+        reading = jnp.where(action > _SAMPLE, 1 + number, 0)
+        reading = jnp.where(env._over(belief.known), after.reading, reading)
+        return eqx.tree_at(lambda s: s.reading, after, reading), transition
+
 
 def _with(state: RockSampleState, good: bool) -> RockSampleState:
     """A state in which all rocks are good or bad."""

@@ -199,17 +199,12 @@ class TagFilter(AbstractFilter[TagState, TagBelief]):
         key: PRNGKeyArray,
     ) -> tuple[TagBelief, Float[Array, ""]]:
         del key
-        floor, known = _floor(env.cells), belief.known
+        known, meet = belief.known, jnp.eye(len(env.cells), dtype=jnp.bool_)
         over, tags = env._over(known), action == _TAG
         steps = known.steps + jnp.where(over, 0, 1)
-        meet = jnp.eye(len(env.cells), dtype=jnp.bool_)
-        caught = jnp.where(meet & tags, belief.odds, 0.0)
+        moved, caught = _foreseen(env, belief.odds, action)
         # Only an end before the last step says that the opponent was tagged.
-        free = jnp.where(last & (steps < env.max_steps), 0.0, belief.odds - caught)
-        fled = jnp.einsum(
-            "ij,ijk->ik", free, jnp.asarray(floor.flights), precision=jax.lax.Precision.HIGHEST
-        )
-        moved = jnp.zeros_like(fled).at[jnp.asarray(floor.onward)[:, action]].add(fled)
+        moved = jnp.where(last & (steps < env.max_steps), 0.0, moved)
         readings = obs.features.astype(jnp.int32) if env.lasers else known.readings
         after = TagState(known.agent, known.opponent, readings, known.tagged | last, steps)
         odds = _weighed(env, moved + jnp.where(last, caught, 0.0), after, action, obs)
@@ -228,6 +223,45 @@ class TagFilter(AbstractFilter[TagState, TagBelief]):
         odds = belief.odds
         met = jnp.trace(odds)[None]
         return {"agent": jnp.sum(odds, 1), "opponent": jnp.sum(odds, 0), "met": met}
+
+    def num_outcomes(self, env: Tag) -> int:
+        """3 without lasers: the opponent is not seen, is met, or was tagged."""
+        return 0 if env.lasers else 3
+
+    def outcome_logits(
+        self, env: Tag, belief: TagBelief, action: Int[Array, ""]
+    ) -> Float[Array, " 3"]:
+        moved, caught = _foreseen(env, belief.odds, action)
+        met, tagged = jnp.trace(moved), jnp.sum(caught)
+        return jnp.log(jnp.stack([jnp.maximum(jnp.sum(moved) - met, 0), met, tagged]))
+
+    def outcome(
+        self,
+        env: Tag,
+        belief: TagBelief,
+        action: Int[Array, ""],
+        number: Int[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[TagState, Transition]:
+        agent = jnp.argmax(jnp.sum(belief.odds, 1)).astype(jnp.int32)
+        elsewhere = lambda cell: (cell + 1) % len(env.cells)
+        opponent = jnp.where(number == 2, agent, elsewhere(agent))
+        after, transition = env.step(_at(belief.known, agent, opponent), action, key=key)
+        opponent = jnp.where(number > 0, after.agent, elsewhere(after.agent))
+        return _at(after, after.agent, opponent), transition
+
+
+def _foreseen(
+    env: Tag, odds: Float[Array, "cells cells"], action: Int[Array, ""]
+) -> tuple[Float[Array, "cells cells"], Float[Array, "cells cells"]]:
+    """The probabilities of the next two cells where nobody is tagged, and of these where one is."""
+    floor, meet = _floor(env.cells), jnp.eye(len(env.cells), dtype=jnp.bool_)
+    caught = jnp.where(meet & (action == _TAG), odds, 0.0)
+    fled = jnp.einsum(
+        "ij,ijk->ik", odds - caught, jnp.asarray(floor.flights), precision=jax.lax.Precision.HIGHEST
+    )
+    return jnp.zeros_like(fled).at[jnp.asarray(floor.onward)[:, action]].add(fled), caught
 
 
 def _weighed(

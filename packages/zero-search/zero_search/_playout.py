@@ -47,7 +47,8 @@ class PlayoutModel(
     - `mixing`: the playout's share; the rest is the evaluator's value of the leaf itself.
     - `playouts_in`: another model of the same nodes, in which playouts are played. `model` itself
         would have to evaluate its network to say what is legal, or the odds of all outcomes to
-        draw one. Its discounts must be those of `model`.
+        draw one. Its discounts must be those of `model`, and its `root` is asked for every leaf:
+        it may draw what is hidden there.
 
     Silver et al. 2016, "Mastering the game of Go with deep neural networks and tree search", mixed
     evenly.
@@ -89,6 +90,9 @@ class PlayoutModel(
         look, go, end = split_rows(key, 3)
         logits, value = predicted(self.model, node, look)
         value = value.astype(jnp.float32)
+        if self.playouts_in is not None:
+            draw, end = split_rows(end, 2)
+            node = self.playouts_in.root(node, None, key=draw)
         run = _run(self, node, logits > -jnp.inf, value, go)
         future = jnp.zeros_like(value)
         if self.bootstrap:

@@ -118,8 +118,8 @@ class EnvironmentModel(
     What kind of world it is follows from the environment. Where it hides something, `root` draws
     the hidden part from the posterior. A [`zero_envs.Filtered`][] one is planned over as beliefs:
     every step draws the hidden part anew. Where it is an [`zero_envs.AbstractChanceEnvironment`][]
-    that hides nothing, tree searches have chance nodes, and where it is `random` drawn outcomes,
-    unless their planner has `outcomes="frozen"`.
+    that hides nothing, or its filter knows the odds of observations, tree searches have chance
+    nodes, and where it is `random` drawn outcomes, unless their planner has `outcomes="frozen"`.
 
     **Attributes:**
 
@@ -219,11 +219,11 @@ class EnvironmentModel(
         return discounted(jax.vmap(self._chance.resolve)(afterstate, outcome), self.gamma)
 
     @property
-    def _chance(self) -> AbstractChanceEnvironment | None:
+    def _chance(self) -> Any:
         """The environment, where it knows the odds of all that the player cannot foresee."""
-        if isinstance(self.env, AbstractChanceEnvironment) and not self.env.hidden:
-            return self.env
-        return None
+        env = self.env
+        knows = isinstance(env, AbstractChanceEnvironment) and not env.hidden
+        return env if knows or (isinstance(env, Filtered) and env.num_outcomes > 0) else None
 
 
 def discounted(

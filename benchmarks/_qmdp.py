@@ -1,0 +1,90 @@
+"""What a belief would be worth if all that is hidden were seen after the next action: QMDP, which
+no player exceeds. Littman, Cassandra and Kaelbling 1995, "Learning policies for partially observable
+environments: scaling up".
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from zero_envs import LightDark, RockSample, Tag
+from zero_envs._tag import _floor
+
+
+def qmdp(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
+    """A function of ONE belief of the environment's own filter, or of its particles."""
+    if isinstance(env, RockSample):
+        rocks = jnp.asarray(_rocks(env, gamma), jnp.float32)
+        return lambda belief: _expected(rocks, belief)
+    if isinstance(env, Tag):
+        cells = jnp.asarray(_tag(env, gamma), jnp.float32)
+        return lambda belief: jnp.sum(jnp.where(belief.odds > 0, belief.odds * cells, 0.0))
+    if isinstance(env, LightDark):
+        line = jnp.asarray(_line(env, gamma), jnp.float32)
+        # A move of whole numbers from y brings the agent as near to the origin as from floor(|y|).
+        at = lambda place: line[jnp.floor(jnp.abs(place)).astype(jnp.int32)]
+        return lambda belief: jnp.sum(jnp.exp(belief.log_weights) * at(belief.states.place))
+    raise SystemExit(f"--leaves qmdp: {type(env).__name__} has no table; choose another world")
+
+
+def _rocks(env: RockSample, gamma: float) -> np.ndarray:
+    """By x, y and a mask of the rocks that are good."""
+    size, number = env.size, len(env.rocks)
+    value = np.zeros((size, size, 2**number), np.float32)
+    masks = np.arange(2**number)
+    for _ in itertools.count():
+        best = value.copy()
+        best[-1] = 10.0
+        np.maximum(best[:-1], gamma * value[1:], out=best[:-1])
+        np.maximum(best[1:], gamma * value[:-1], out=best[1:])
+        np.maximum(best[:, :-1], gamma * value[:, 1:], out=best[:, :-1])
+        np.maximum(best[:, 1:], gamma * value[:, :-1], out=best[:, 1:])
+        for rock, (x, y) in enumerate(env.rocks):
+            good = masks[masks >> rock & 1 == 1]
+            sampled = 10 + gamma * value[x, y, good ^ (1 << rock)]
+            best[x, y, good] = np.maximum(best[x, y, good], sampled)
+        if np.abs(best - value).max() < 1e-4:
+            return best
+        value = best
+
+
+def _expected(table: jax.Array, belief: Any) -> jax.Array:
+    odds = jnp.ones(1, jnp.float32)
+    for chance in jax.nn.sigmoid(belief.log_odds):
+        odds = jnp.concatenate([odds * (1 - chance), odds * chance])
+    x, y = jnp.minimum(belief.known.position, table.shape[0] - 1)
+    return table[x, y] @ odds
+
+
+def _tag(env: Tag, gamma: float) -> np.ndarray:
+    """By the cells of the agent and of the opponent."""
+    floor, number = _floor(env.cells), len(env.cells)
+    value, met = np.zeros((number, number)), np.eye(number, dtype=bool)
+    while True:
+        # By agent, its next cell, and opponent.
+        later = np.einsum("ijk,lk->ilj", floor.flights, value)
+        moved = np.stack([later[np.arange(number), floor.onward[:, a]] for a in range(5)])
+        reward = np.asarray([-1, -1, -1, -1, -10])[:, None, None]
+        best = np.where(met, np.maximum(10, (reward + gamma * moved)[:4].max(0)), -np.inf)
+        best = np.where(met, best, (reward + gamma * moved).max(0))
+        if np.abs(best - value).max() < 1e-6:
+            return best
+        value = best
+
+
+def _line(env: LightDark, gamma: float) -> np.ndarray:
+    """By whole numbers, from the origin on."""
+    bound = int(env.bound)
+    places = np.arange(-bound, bound + 1)
+    stop = np.where(np.abs(places) < 1, env.reward, -env.reward)
+    value = np.full(places.shape, -env.reward)
+    while True:
+        moved = [value[np.clip(places + m, -bound, bound) + bound] for m in env.moves if m]
+        best = np.maximum(stop, -env.cost + gamma * np.max(moved, axis=0))
+        if np.abs(best - value).max() < 1e-9:
+            return best[bound:]
+        value = best
