@@ -1,6 +1,6 @@
-"""What a belief would be worth if all that is hidden were seen after the next action: QMDP, which
-no player exceeds. Littman, Cassandra and Kaelbling 1995, "Learning policies for partially observable
-environments: scaling up".
+"""What a belief would be worth if all that is hidden were seen after the next action, which no
+player exceeds: QMDP (Littman, Cassandra and Kaelbling 1995, "Learning policies for partially
+observable environments: scaling up").
 """
 
 import itertools
