@@ -3,7 +3,6 @@ player exceeds: QMDP (Littman, Cassandra and Kaelbling 1995, "Learning policies 
 observable environments: scaling up").
 """
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +35,7 @@ def _rocks(env: RockSample, gamma: float) -> np.ndarray:
     size, number = env.size, len(env.rocks)
     value = np.zeros((size, size, 2**number), np.float32)
     masks = np.arange(2**number)
-    for _ in itertools.count():
+    while True:
         best = value.copy()
         best[-1] = 10.0
         np.maximum(best[:-1], gamma * value[1:], out=best[:-1])

@@ -62,6 +62,7 @@ if typing.TYPE_CHECKING:
         Transition as Transition,
     )
     from ._filtered import (
+        AbstractExactFilter as AbstractExactFilter,
         AbstractFilter as AbstractFilter,
         BeliefAfterstate as BeliefAfterstate,
         Filtered as Filtered,

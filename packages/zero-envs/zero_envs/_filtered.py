@@ -28,8 +28,7 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
     """What the observations of one episode say of the state of an environment: Bayes' rule.
 
     A belief is a pytree of arrays, always of the same shapes. `env` is an environment that the
-    filter knows. One that also knows the odds of what will be observed overrides the three methods
-    about outcomes: numbers of all that an action may show, also that the episode ends.
+    filter knows.
     """
 
     @abc.abstractmethod
@@ -61,17 +60,24 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
     def features(self, env: Any, belief: Belief, obs: Observation) -> PyTree[Array]:
         """What a network sees of the belief and the last observation."""
 
+
+class AbstractExactFilter(AbstractFilter[State, Belief], Generic[State, Belief]):
+    """A filter that also knows the odds of what will be observed.
+
+    Outcomes are the numbers of all that an action may show, also that the episode ends.
+    """
+
+    @abc.abstractmethod
     def num_outcomes(self, env: Any) -> int:
         """How many outcomes an action may have; 0 where their odds are not known."""
-        del env
-        return 0
 
+    @abc.abstractmethod
     def outcome_logits(
         self, env: Any, belief: Belief, action: Int[Array, ""]
     ) -> Float[Array, " outcomes"]:
         """The log-probabilities of the outcomes; `-inf` for impossible ones."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def outcome(
         self,
         env: Any,
@@ -82,7 +88,6 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
         key: PRNGKeyArray,
     ) -> tuple[State, Transition]:
         """A step to some state in which that outcome is observed. Its reward is not used."""
-        raise NotImplementedError
 
 
 class Particles(eqx.Module, Generic[State]):
@@ -295,7 +300,13 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     @property
     def num_outcomes(self) -> int:
         """How many observations may follow an action; 0 where their odds are not known."""
-        return self.filter.num_outcomes(self.env)
+        exact = isinstance(self.filter, AbstractExactFilter)
+        return self._exact.num_outcomes(self.env) if exact else 0
+
+    @property
+    def _exact(self) -> AbstractExactFilter[Any, Any]:
+        assert isinstance(self.filter, AbstractExactFilter)  # `num_outcomes` is 0 otherwise
+        return self.filter
 
     def init(self, *, key: PRNGKeyArray) -> FilteredState[State, Belief]:
         state_key, belief_key = jr.split(key)
@@ -342,7 +353,7 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     ) -> Float[Array, " outcomes"]:
         """The log-probabilities of what will be observed."""
         belief = afterstate.before.belief
-        return self.filter.outcome_logits(self.env, belief, afterstate.action)
+        return self._exact.outcome_logits(self.env, belief, afterstate.action)
 
     def resolve(
         self, afterstate: BeliefAfterstate[State, Belief], outcome: Int[Array, ""]
@@ -353,7 +364,7 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
         # Always the same one, made here: in a loop JAX would take one from outside for reused.
         key = lambda: jr.key(0 * outcome)
         step_key, update_key = jr.split(key())
-        step = self.filter.outcome(self.env, belief, action, outcome, key=step_key)
+        step = self._exact.outcome(self.env, belief, action, outcome, key=step_key)
         (after, transition), obs = step, self.env.observe(step[0])
         belief, expected = self.filter.update(
             self.env, belief, action, obs, transition.last, key=update_key

@@ -17,7 +17,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._filtered import AbstractFilter
+from ._filtered import AbstractExactFilter
 
 
 _SAMPLE = 4
@@ -183,7 +183,7 @@ class RockBelief(eqx.Module):
     known: RockSampleState
 
 
-class RockFilter(AbstractFilter[RockSampleState, RockBelief]):
+class RockFilter(AbstractExactFilter[RockSampleState, RockBelief]):
     """The exact belief of [`zero_envs.RockSample`][]: rocks are independent given the readings.
 
     A network sees the cells to each edge, and for each rock the probability that it is good and the

@@ -21,7 +21,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._filtered import AbstractFilter
+from ._filtered import AbstractExactFilter
 
 
 _TAG = 4
@@ -175,7 +175,7 @@ class TagBelief(eqx.Module):
     known: TagState
 
 
-class TagFilter(AbstractFilter[TagState, TagBelief]):
+class TagFilter(AbstractExactFilter[TagState, TagBelief]):
     """The exact belief of [`zero_envs.Tag`][], with lasers too: Bayes' rule over pairs of cells.
 
     A network sees the probability of each cell of the agent (`[cells]`) and of its opponent

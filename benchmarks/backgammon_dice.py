@@ -1,0 +1,55 @@
+"""What a trained player of backgammon gains by the odds of the dice, and how it does at random.
+
+    uv run zero train pgx/backgammon --envs 256 --unroll 8 --updates 16 --steps 2500 --channels 64
+    uv run python benchmarks/backgammon_dice.py runs/pgx-backgammon --games 1000
+
+JSON lines, from the view of a search with so many simulations, the share of games won with its 95 %
+interval: against random moves, and against the same search with `outcomes="frozen"`, which takes
+the first roll that it draws for certain.
+"""
+
+import argparse
+import json
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+
+from zero_app import load
+from zero_cli._apps import app_of
+from zero_search import TreeSearch
+from zero_train import match, PlanningActor, RandomActor, score_interval
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("run")
+    parser.add_argument("--simulations", type=int, default=32)
+    parser.add_argument("--games", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    player: Any = load(*app_of(options.run)).player
+    planner = TreeSearch.gumbel(options.simulations, evaluate_outcomes=True)
+    frozen = TreeSearch.gumbel(options.simulations, outcomes="frozen")
+    actors = {"random": RandomActor(), "frozen dice": PlanningActor(frozen, player.model)}
+    for name, opponent in actors.items():
+        won = []
+        for part in range(options.games // options.batch):
+            result = match(
+                player.model.env,
+                PlanningActor(planner, player.model),
+                opponent,
+                num_games=options.batch,
+                max_steps=1000,
+                key=jr.fold_in(jr.key(options.seed), part),
+            )
+            won.append((np.asarray(result.outcomes, np.float64).reshape(2, -1).T + 1) / 2)
+        every = np.concatenate(won)
+        row: dict[str, Any] = {"against": name, "games": every.size}
+        row["score"] = [round(float(x), 4) for x in (every.mean(), *score_interval(every))]
+        print(json.dumps({**vars(options), **row}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
