@@ -21,7 +21,8 @@ def qmdp(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
         return lambda belief: _expected(rocks, belief)
     if isinstance(env, Tag):
         cells = jnp.asarray(_tag(env, gamma), jnp.float32)
-        return lambda belief: jnp.sum(jnp.where(belief.odds > 0, belief.odds * cells, 0.0))
+        rows = lambda belief: cells if env.lasers else cells[belief.known.agent][None]
+        return lambda belief: jnp.sum(belief.odds * rows(belief))
     if isinstance(env, LightDark):
         line = jnp.asarray(_line(env, gamma), jnp.float32)
         # A move of whole numbers from y brings the agent as near to the origin as from floor(|y|).

@@ -186,7 +186,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
         *,
         key: PRNGKeyArray,
     ) -> State:
-        index = jr.categorical(key, belief.log_weights)
+        (index,) = _systematic(belief.log_weights, key, 1)
         return jax.tree.map(lambda x: x[index], belief.states)
 
     def features(

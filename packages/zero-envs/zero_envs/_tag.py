@@ -167,25 +167,31 @@ class TagBelief(eqx.Module):
 
     **Attributes:**
 
-    - `odds`: the probability of each cell of the agent and of each of its opponent.
-    - `known`: a state of which the two cells mean nothing, the rest as it is.
+    - `odds`: the probability of each cell of the opponent: by the cell of the agent with lasers,
+        and else, where it knows its own, in a single row.
+    - `known`: a state of which the opponent's cell means nothing, nor the agent's with lasers, the
+        rest as it is.
     """
 
-    odds: Float[Array, "*axes cells cells"]
+    odds: Float[Array, "*axes rows cells"]
     known: TagState
 
 
 class TagFilter(AbstractExactFilter[TagState, TagBelief]):
-    """The exact belief of [`zero_envs.Tag`][], with lasers too: Bayes' rule over pairs of cells.
+    """The exact belief of [`zero_envs.Tag`][]: Bayes' rule over the cells, with lasers over pairs.
 
     A network sees the probability of each cell of the agent (`[cells]`) and of its opponent
     (`[cells]`), and that the two are in the same one (`[1]`).
     """
 
     def init(self, env: Tag, obs: Observation, *, key: PRNGKeyArray) -> TagBelief:
-        number = len(env.cells)
-        odds = jnp.full((number, number), 1 / number**2, jnp.float32)
         known = env.init(key=key)
+        if not env.lasers:
+            seen = obs.features[None, :2].astype(jnp.int32)
+            here = jnp.all(jnp.asarray(env.cells, jnp.int32) == seen, axis=1)
+            known = _at(known, jnp.argmax(here).astype(jnp.int32), known.opponent)
+        number = len(env.cells)
+        odds = jnp.full((number if env.lasers else 1, number), 1.0, jnp.float32)
         return TagBelief(_weighed(env, odds, known, jnp.int32(-1), obs), known)
 
     def update(
@@ -199,30 +205,32 @@ class TagFilter(AbstractExactFilter[TagState, TagBelief]):
         key: PRNGKeyArray,
     ) -> tuple[TagBelief, Float[Array, ""]]:
         del key
-        known, meet = belief.known, jnp.eye(len(env.cells), dtype=jnp.bool_)
+        known = belief.known
         over, tags = env._over(known), action == _TAG
         steps = known.steps + jnp.where(over, 0, 1)
-        moved, caught = _foreseen(env, belief.odds, action)
+        moved, caught, agent = _foreseen(env, belief, action)
         # Only an end before the last step says that the opponent was tagged.
         moved = jnp.where(last & (steps < env.max_steps), 0.0, moved)
         readings = obs.features.astype(jnp.int32) if env.lasers else known.readings
-        after = TagState(known.agent, known.opponent, readings, known.tagged | last, steps)
+        after = TagState(agent, known.opponent, readings, known.tagged | last, steps)
         odds = _weighed(env, moved + jnp.where(last, caught, 0.0), after, action, obs)
-        hit = jnp.sum(jnp.where(meet, belief.odds, 0.0))
+        hit = jnp.sum(jnp.where(_meet(env, known), belief.odds, 0.0))
         reward = jnp.where(over, 0.0, jnp.where(tags, 20 * hit - 10, -1.0))
         return TagBelief(jnp.where(over, belief.odds, odds), after), reward
 
     def sample(self, env: Tag, belief: TagBelief, *, key: PRNGKeyArray) -> TagState:
-        pair = jr.categorical(key, jnp.log(belief.odds).reshape(-1)).astype(jnp.int32)
-        return _at(belief.known, *jnp.divmod(pair, len(env.cells)))
+        pair = jr.choice(key, belief.odds.size, p=belief.odds.reshape(-1)).astype(jnp.int32)
+        row, opponent = jnp.divmod(pair, len(env.cells))
+        return _at(belief.known, _agents(env, belief.known)[row], opponent)
 
     def features(
         self, env: Tag, belief: TagBelief, obs: Observation
     ) -> dict[str, Float[Array, " n"]]:
-        del env, obs
-        odds = belief.odds
-        met = jnp.trace(odds)[None]
-        return {"agent": jnp.sum(odds, 1), "opponent": jnp.sum(odds, 0), "met": met}
+        del obs
+        odds, meet = belief.odds, _meet(env, belief.known)
+        agent = jnp.sum(jnp.where(meet, jnp.sum(odds, 1)[:, None], 0.0), 0)
+        met = jnp.sum(jnp.where(meet, odds, 0.0))[None]
+        return {"agent": agent, "opponent": jnp.sum(odds, 0), "met": met}
 
     def num_outcomes(self, env: Tag) -> int:
         """3 without lasers: the opponent is not seen, is met, or was tagged."""
@@ -231,8 +239,8 @@ class TagFilter(AbstractExactFilter[TagState, TagBelief]):
     def outcome_logits(
         self, env: Tag, belief: TagBelief, action: Int[Array, ""]
     ) -> Float[Array, " 3"]:
-        moved, caught = _foreseen(env, belief.odds, action)
-        met, tagged = jnp.trace(moved), jnp.sum(caught)
+        moved, caught, agent = _foreseen(env, belief, action)
+        met, tagged = moved[0, agent], jnp.sum(caught)
         return jnp.log(jnp.stack([jnp.maximum(jnp.sum(moved) - met, 0), met, tagged]))
 
     def outcome(
@@ -244,7 +252,7 @@ class TagFilter(AbstractExactFilter[TagState, TagBelief]):
         *,
         key: PRNGKeyArray,
     ) -> tuple[TagState, Transition]:
-        agent = jnp.argmax(jnp.sum(belief.odds, 1)).astype(jnp.int32)
+        agent = belief.known.agent
         elsewhere = lambda cell: (cell + 1) % len(env.cells)
         opponent = jnp.where(number == 2, agent, elsewhere(agent))
         after, transition = env.step(_at(belief.known, agent, opponent), action, key=key)
@@ -252,26 +260,41 @@ class TagFilter(AbstractExactFilter[TagState, TagBelief]):
         return _at(after, after.agent, opponent), transition
 
 
+def _agents(env: Tag, known: TagState) -> Int[Array, " rows"]:
+    """The agent's cell in each row of a belief."""
+    return jnp.arange(len(env.cells), dtype=jnp.int32) if env.lasers else known.agent[None]
+
+
+def _meet(env: Tag, known: TagState) -> Bool[Array, "rows cells"]:
+    each = jnp.arange(len(env.cells), dtype=jnp.int32)
+    return _agents(env, known)[:, None] == each[None]
+
+
 def _foreseen(
-    env: Tag, odds: Float[Array, "cells cells"], action: Int[Array, ""]
-) -> tuple[Float[Array, "cells cells"], Float[Array, "cells cells"]]:
-    """The probabilities of the next two cells where nobody is tagged, and of these where one is."""
-    floor, meet = _floor(env.cells), jnp.eye(len(env.cells), dtype=jnp.bool_)
-    caught = jnp.where(meet & (action == _TAG), odds, 0.0)
+    env: Tag, belief: TagBelief, action: Int[Array, ""]
+) -> tuple[Float[Array, "rows cells"], Float[Array, "rows cells"], Int[Array, ""]]:
+    """The next odds where nobody is tagged, the present ones where one is, and the next cell of an
+    agent that knows its own."""
+    floor, agents = _floor(env.cells), _agents(env, belief.known)
+    caught = jnp.where(_meet(env, belief.known) & (action == _TAG), belief.odds, 0.0)
+    flights = jnp.asarray(floor.flights)[agents]
     fled = jnp.einsum(
-        "ij,ijk->ik", odds - caught, jnp.asarray(floor.flights), precision=jax.lax.Precision.HIGHEST
+        "ij,ijk->ik", belief.odds - caught, flights, precision=jax.lax.Precision.HIGHEST
     )
-    return jnp.zeros_like(fled).at[jnp.asarray(floor.onward)[:, action]].add(fled), caught
+    onward = jnp.asarray(floor.onward)[agents, action]
+    if not env.lasers:
+        return fled, caught, jnp.where(env._over(belief.known), belief.known.agent, onward[0])
+    return jnp.zeros_like(fled).at[onward].add(fled), caught, belief.known.agent
 
 
 def _weighed(
     env: Tag, odds: Array, known: TagState, action: Int[Array, ""], obs: Observation
-) -> Float[Array, "cells cells"]:
+) -> Float[Array, "rows cells"]:
     """Bayes' rule; NaN where no pair of cells can have been observed."""
     likely = lambda state: env.observation_log_prob(obs, state, action, state)
     each = jnp.arange(len(env.cells), dtype=jnp.int32)
     pairs = jax.vmap(jax.vmap(lambda i, j: likely(_at(known, i, j)), (None, 0)), (0, None))
-    log_prob = jnp.where(odds > 0, pairs(each, each), -jnp.inf)
+    log_prob = jnp.where(odds > 0, pairs(_agents(env, known), each), -jnp.inf)
     weights = odds * jnp.exp(log_prob - jnp.max(log_prob))
     return weights / jnp.sum(weights)
 
