@@ -156,6 +156,24 @@ def test_loss_is_the_formula(discrete):
     assert float(metrics["loss"]) == pytest.approx(total, rel=1e-5)
 
 
+def test_an_entropy_bonus_widens_a_policy():
+    """Of equal targets the gradient of the entropy is left, for one bonus and one that falls."""
+
+    def entropy(bonus) -> float:
+        agent = agent_of(entropy_bonus=bonus, value_weight=0.0)
+        state, batch = agent.init(key=jr.key(0)), windows(0)
+        update = jax.jit(lambda state, batch: agent.update(state, batch, key=jr.key(2)))
+        for _ in range(20):
+            state, metrics = update(state, batch)
+        return float(metrics["policy_entropy"])
+
+    none, much = entropy(0.0), entropy(1.0)
+    assert much > none + 0.01
+    falling = lambda updates: jnp.where(updates < 0, 1.0, 0.0)
+    assert entropy(falling) == pytest.approx(none, abs=1e-5)
+    assert entropy(lambda updates: jnp.float32(1.0)) == pytest.approx(much, abs=1e-5)
+
+
 class ThreeOutputs(eqx.Module):
     """Logits, a value, and a guess at the value that a plan found."""
 
