@@ -239,9 +239,11 @@ def test_what_is_given_reaches_the_agent():
 
 def test_what_is_given_of_beliefs_reaches_the_agent():
     """An entropy bonus that falls, Q-values as they are, and a network of the parts."""
-    config = presets("rocksample-7-8", "expert", 28, 1)["tiny"]
+    world = build_world("rocksample-7-8")
+    assert world.has_parts and not build_world("tiger").has_parts
+    config = presets(world.name, "expert", world.size, 1, parts=True)["parts"]
     total = config.steps * config.updates
-    given = {"entropy_bonus": 0.2, "entropy_decay": 0.25, "value_scale": 0.005, "network": "parts"}
+    given = {"entropy_bonus": 0.2, "entropy_decay": 0.25}
     agent: Any = build_loop(dataclasses.replace(config, **given)).agent
     bonuses = [agent.entropy_bonus(jnp.int32(x)) for x in (0, total // 2, total, 2 * total)]
     np.testing.assert_allclose(bonuses, [0.2, 0.125, 0.05, 0.05], rtol=1e-5)
