@@ -260,16 +260,17 @@ _FEW_ROWS: dict[str, Any] = {
 #: Of expert iteration over beliefs of parts, tuned for RockSample in minutes of one core: what
 #: is good is many moves away, so little is made of small differences, and the policy stays wide.
 _PARTS: dict[str, Any] = {
-    "steps": 1600,
+    "steps": 2300,
     "updates": 8,
     "batch": 64,
+    "capacity": 256,
     "simulations": 16,
     "channels": 32,
     "learning_rate": 2e-3,
     "network": "parts",
     "gamma": 0.95,
     "value_scale": 0.005,
-    "entropy_bonus": 0.05,
+    "entropy_bonus": 0.1,
     "entropy_decay": 0.0,
     "evaluate_every": 250,
 }

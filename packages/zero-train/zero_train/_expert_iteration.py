@@ -197,9 +197,10 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         check_range(owner, 0, 1, gamma=self.gamma, value_mix=self.value_mix)
         if not callable(self.target_rate):
             check_range(owner, 0, 1, target_rate=self.target_rate)
-        for name in ("value_weight", "entropy_bonus", "l2", "auxiliary_weight"):
-            if not callable(getattr(self, name)):
-                check_range(owner, 0, **{name: getattr(self, name)})
+        if not callable(self.entropy_bonus):
+            check_range(owner, 0, entropy_bonus=self.entropy_bonus)
+        for name in ("value_weight", "l2", "auxiliary_weight"):
+            check_range(owner, 0, **{name: getattr(self, name)})
 
     @classmethod
     def alphazero(
