@@ -5,10 +5,12 @@
 A JSON line: the mean discounted return of so many episodes with its standard error, the depth of
 the trees, and decisions a second, compilation and rows that have ended apart. Leaves are worth 0,
 or with `--playout` the return of so many random actions in the state that a node's observation was
-drawn from. With `--run` a trained player's network judges them.
+drawn from. With `--run` a trained player plans, by its own search, or with 0 simulations plays what
+its network says at once; a network of parts may have been trained in a world of another size.
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import time
@@ -23,8 +25,8 @@ import numpy as np
 from _qmdp import qmdp
 
 from zero_envs import Filtered, FilteredState, make, ParticleFilter
-from zero_search import AbstractPriorModel, PlayoutModel, TreeSearch, Widening
-from zero_train import EnvironmentModel
+from zero_search import AbstractPriorModel, Plan, PlayoutModel, TreeSearch, Widening
+from zero_train import AbstractActor, EnvironmentModel, PlanningActor, PolicyActor
 
 
 class World(AbstractPriorModel[FilteredState]):
@@ -57,7 +59,7 @@ class Judged(EnvironmentModel):
         return logits, jax.vmap(self.worth)(node.belief)
 
 
-def model_of(given: argparse.Namespace) -> tuple[Filtered, AbstractPriorModel]:
+def player_of(given: argparse.Namespace) -> tuple[Filtered, AbstractActor]:
     env: Any = make(given.world)
     if given.particles:
         env = Filtered(env.env, ParticleFilter(given.particles))
@@ -68,14 +70,20 @@ def model_of(given: argparse.Namespace) -> tuple[Filtered, AbstractPriorModel]:
         from zero_cli._apps import app_of
 
         player: Any = load(*app_of(given.run)).player
-        return env, player.model
+        if not given.simulations:
+            return env, PolicyActor(player.model.evaluate)
+        model = dataclasses.replace(player.model, env=env)
+        planner = dataclasses.replace(player.planner, num_simulations=given.simulations)
+        return env, PlanningActor(planner, model, lambda plan: plan)
     blind = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
-    model = EnvironmentModel(env, blind, given.gamma)
+    model: Any = EnvironmentModel(env, blind, given.gamma)
     if given.leaves == "qmdp":
-        return env, Judged(env, blind, given.gamma, worth=qmdp(env.env, given.gamma))
+        model = Judged(env, blind, given.gamma, worth=qmdp(env.env, given.gamma))
     if given.playout:
-        return env, PlayoutModel(model, given.playout, playouts_in=World(env, given.gamma))
-    return env, model
+        model = PlayoutModel(model, given.playout, playouts_in=World(env, given.gamma))
+    parts: dict[str, Any] = dict(widening=Widening(*given.widening), max_depth=given.max_depth)
+    planner = TreeSearch.alphazero(given.simulations, c=given.c, **parts)
+    return env, PlanningActor(planner, model, lambda plan: plan)
 
 
 def main() -> None:
@@ -95,9 +103,7 @@ def main() -> None:
     parser.add_argument("--particles", type=int, default=0, help="0 for the world's own filter")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    env, model = model_of(given)
-    parts: dict[str, Any] = dict(widening=Widening(*given.widening), max_depth=given.max_depth)
-    planner = TreeSearch.alphazero(given.simulations, c=given.c, **parts)
+    env, player = player_of(given)
     keys = lambda key: jr.split(key, given.batch)
 
     @eqx.filter_jit
@@ -107,12 +113,14 @@ def main() -> None:
     @eqx.filter_jit
     def turn(state: Any, over: Any, key: Any) -> Any:
         plan_key, step_key = jr.split(key)
-        plan, _ = planner.plan(model, state, planner.init(model, state), key=keys(plan_key))
+        obs = jax.vmap(env.observe)(state)
+        action, plan, _ = player.act(state, obs, player.init(state), key=keys(plan_key))
         state, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(
-            state, plan.action, keys(step_key)
+            state, action, keys(step_key)
         )
         reward = jnp.where(over, 0.0, transition.reward)
-        return state, over | transition.last, reward, plan
+        depth = jnp.mean(plan.stats["depth"]) if isinstance(plan, Plan) else 0.0
+        return state, over | transition.last, reward, depth
 
     returns, seconds, decisions, depths = [], 0.0, 0, []
     for part in range(math.ceil(given.runs / given.batch)):
@@ -121,11 +129,13 @@ def main() -> None:
         for i in range(given.steps):
             begin = time.perf_counter()
             there = int(given.batch - jnp.sum(over))
-            state, over, reward, plan = jax.block_until_ready(turn(state, over, jr.fold_in(key, i)))
+            state, over, reward, depth = jax.block_until_ready(
+                turn(state, over, jr.fold_in(key, i))
+            )
             if part or i:  # the first one compiles
                 seconds, decisions = seconds + time.perf_counter() - begin, decisions + there
             total += given.gamma**i * np.asarray(reward)
-            depths.append(float(plan.stats["depth"].mean()))
+            depths.append(float(depth))
             if bool(jnp.all(over)):
                 break
         returns.append(total)

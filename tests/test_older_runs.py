@@ -34,6 +34,8 @@ ADDED = {
     "correction": 0,
     "candidates": 20,
     "entropy_bonus": 0.0,
+    "entropy_decay": 1.0,
+    "value_scale": 0.0,
     "decay": 1.0,
     "memory": False,
     "memory_steps": 16,

@@ -119,6 +119,14 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["train", "jumanji/FlatPack-v0", "--agent", "spo"], "give one of sampled-alphazero, s"),
         (["train", "2048", "--memory"], "--memory was given without --agent muzero"),
         (
+            ["train", "2048", "--value-scale", "1", "--search", "puct"],
+            "--value-scale was given without --agent expert --search gumbel",
+        ),
+        (
+            ["train", "cartpole", "--agent", "expert", "--network", "parts"],
+            "--network parts of cartpole: `features` has arrays of shapes [(4,)] for 2 actions",
+        ),
+        (
             ["train", "cartpole", "--agent", "muzero", "--memory", "--capacity", "20"],
             "--model-steps 5, --memory-steps 16 and --n-steps 10; give at least 32.",
         ),

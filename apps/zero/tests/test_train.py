@@ -30,8 +30,8 @@ from zero_cli._build import build_loop, build_network
 from zero_cli._config import presets
 from zero_cli._worlds import build_world
 from zero_envs import known_environments
-from zero_nets import BoardSymmetries, MultiDiscrete, TanhGaussian
-from zero_search import Temperature
+from zero_nets import BoardSymmetries, MultiDiscrete, PartsNet, TanhGaussian
+from zero_search import CompletedByMixedValue, Temperature
 from zero_train import RandomActor
 
 
@@ -235,6 +235,24 @@ def test_what_is_given_reaches_the_agent():
     assert agent.explorer.readout.temperature == Temperature(1.0, 0.4, 0)
     network = agent.network(key=jr.key(0))
     assert network.prefix_steps == 2 and network.memory is not None
+
+
+def test_what_is_given_of_beliefs_reaches_the_agent():
+    """An entropy bonus that falls, Q-values as they are, and a network of the parts."""
+    world = build_world("rocksample-7-8")
+    assert world.has_parts and not build_world("tiger").has_parts
+    config = presets(world.name, "expert", world.size, 1, parts=True)["parts"]
+    total = config.steps * config.updates
+    given = {"entropy_bonus": 0.2, "entropy_decay": 0.25}
+    agent: Any = build_loop(dataclasses.replace(config, **given)).agent
+    bonuses = [agent.entropy_bonus(jnp.int32(x)) for x in (0, total // 2, total, 2 * total)]
+    np.testing.assert_allclose(bonuses, [0.2, 0.125, 0.05, 0.05], rtol=1e-5)
+    for planner, noise in ((agent.explorer, 1.0), (agent.planner, 0.0)):
+        assert planner.root.gumbel_scale == noise
+        for part in (planner.root, planner.selection, planner.readout):
+            assert part.qtransform == CompletedByMixedValue(0.005, rescale_values=False)
+    network = eqx.filter_eval_shape(agent.network, key=jr.key(0))
+    assert isinstance(network, PartsNet) and network.part_policy.out_size == 1
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from zero_nets import (
     Concatenate,
     MLP,
     MultiDiscreteHead,
+    PartsNet,
     TanhGaussianHead,
     WorldModel,
 )
@@ -60,7 +61,7 @@ def build_loop(config: Config) -> Loop:
             optimiser=config.optimiser(),
             **config.planners(),
             **kind,
-            entropy_bonus=config.entropy_bonus,
+            entropy_bonus=_entropy_bonus(config),
             keeps_states=keeps_states,
             value_weight=config.value_weight,
             value_mix=config.value_mix,
@@ -82,13 +83,15 @@ def build_evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
 
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     """The network of the observation's shape: convolutions for a board or image of `[rows, columns,
-    channels]`, and a perceptron of all numbers of any other."""
+    channels]`, and a perceptron of all numbers of any other; or the one that is asked for."""
     if config.learns_model:
         return world_model(config, world, key=key)
     features, num_actions = world.observation.features, world.num_actions
     if config.network != "auto":
         if config.samples:
             raise no_own_network(config)
+        if config.network == "parts":
+            return _parts(config, world, key=key)
         return _own_network(config, features, num_actions, key=key)
     if config.agent == "alphazero" and world.is_board:
         return AlphaZeroNet(
@@ -131,6 +134,26 @@ def _own_network(config: Config, features: Any, num_actions: int, *, key: PRNGKe
             f"two arrays of float32, {wanted}."
         )
     return network
+
+
+def _parts(config: Config, world: World, *, key: PRNGKeyArray) -> PartsNet:
+    """The network that is shared among the parts of an observation."""
+    if config.agent == "alphazero":
+        raise no_own_network(config)
+    sizes: dict[str, Any] = {"width": config.channels, "rounds": config.blocks - 1}
+    sizes |= {"value_shape": (SUPPORT.num_atoms,), "key": key}
+    try:
+        return PartsNet(world.observation.features, world.num_actions, **sizes)
+    except ValueError as e:
+        raise UsageError(f"--network parts of {world.name}: {e}") from e
+
+
+def _entropy_bonus(config: Config) -> Any:
+    """The bonus, as a function of the gradient steps before where it falls."""
+    most, fall = config.entropy_bonus, 1 - config.entropy_decay
+    total = config.steps * config.updates
+    done = lambda updates: jnp.minimum(updates.astype(jnp.float32) / total, 1.0)
+    return (lambda updates: most * (1 - fall * done(updates))) if fall else most
 
 
 def _tower(config: Config, world: World, *, key: PRNGKeyArray) -> Chain:

@@ -29,7 +29,9 @@ class Config(AbstractTreeSearchConfig):
     not use --symmetries, --value-mix and --average."""
     network: str = "auto"
     """module:Class or file.py:Class of a network, or auto: convolutions for boards and images,
-    a perceptron for the rest."""
+    a perceptron for the rest. Of expert, parts: an observation's arrays of two axes are parts with
+    an action each, the last ones, and share a perceptron --channels wide, in --blocks - 1 rounds of
+    which each sees all others."""
     warmup: int = 20
     capacity: Annotated[int, Ge(2)] = 512
     """Positions kept for replay, per parallel game; longer games are not learned from."""
@@ -74,6 +76,14 @@ class Config(AbstractTreeSearchConfig):
     """Sampled agents: actions that are drawn from the policy at every node of a search."""
     entropy_bonus: NonNegative = 0.0
     """All but alphazero: weight of the policy's entropy, which its loss is lowered by."""
+    entropy_decay: Fraction = 1.0
+    """Expert iteration, sampled-alphazero: the entropy bonus falls evenly to this fraction of
+    itself until the end of the run; 1 keeps it constant."""
+    value_scale: NonNegative = 0.0
+    """Expert iteration with Gumbel: Q-values are added to logits as they are, times this and 50
+    plus the most visits of an action, and the trained player searches so too. With 0 those of a
+    node are stretched to [0, 1] first, times 0.1, which makes much of small differences; the
+    trained player then searches by PUCT."""
     window: Annotated[int, Ge(2)] = 16
     """Expert iteration, sampled-alphazero: consecutive positions in a sample of the replay."""
     games: Annotated[int, Interval(ge=2, le=10**8)] = 200
@@ -95,6 +105,8 @@ class Config(AbstractTreeSearchConfig):
             "memory_steps": 16,
             "candidates": 20,
             "entropy_bonus": 0.0,
+            "entropy_decay": 1.0,
+            "value_scale": 0.0,
         }
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
@@ -113,11 +125,15 @@ class Config(AbstractTreeSearchConfig):
             "value_prefix": self.agent in ("muzero", "sampled"),
             "memory": self.agent == "muzero",
             "memory_steps": self.memory,
+            "entropy_decay": self.agent in ("expert", "sampled-alphazero"),
+            "value_scale": self.agent == "expert" and self.search == "gumbel",
         }
+        others = {"memory_steps": "--memory", "entropy_decay": "--agent expert"}
+        others["value_scale"] = "--agent expert --search gumbel"
         for name, is_used in used.items():
             if not is_used and getattr(self, name) != self.absent[name]:
                 given = f"--{name.replace('_', '-')}"
-                needed = "--memory" if name == "memory_steps" else "--agent muzero"
+                needed = others.get(name, "--agent muzero")
                 raise UsageError(f"{given} was given without {needed}; leave it out, or give both.")
         if self.value_prefix > self.model_steps:
             raise UsageError(
@@ -159,9 +175,23 @@ class Config(AbstractTreeSearchConfig):
         """The `explorer` and the `planner` of the agent. One that draws candidates searches them by
         Gumbel at full strength too: visits of many candidates that are equally likely before the
         search say little."""
-        if not self.samples:
+        if not self.samples and not self.value_scale:
             return {"explorer": self.explorer(), "planner": self.planner()}
-        from zero_search import SampledSearch, TreeSearch  # with JAX
+        # with JAX
+        from zero_search import CompletedByMixedValue, SampledSearch, TreeSearch, Widening
+
+        if not self.samples:
+            plain = CompletedByMixedValue(self.value_scale, rescale_values=False)
+            gumbel = ft.partial(
+                TreeSearch.gumbel,
+                max_num_considered_actions=self.considered,
+                qtransform=plain,
+                # Of unknown odds one outcome until the fourth visit: deeper trees of few visits.
+                widening=Widening(k=1.0),
+                kernels="auto",
+            )
+            strong = gumbel(self.player_simulations, gumbel_scale=0.0)
+            return {"explorer": gumbel(self.simulations), "planner": strong}
 
         strong = TreeSearch.gumbel(
             self.player_simulations,
@@ -227,13 +257,39 @@ _FEW_ROWS: dict[str, Any] = {
 }
 
 
+#: Of expert iteration over beliefs of parts, tuned for RockSample in minutes of one core: what
+#: is good is many moves away, so little is made of small differences, and the policy stays wide.
+_PARTS: dict[str, Any] = {
+    "steps": 2300,
+    "updates": 8,
+    "batch": 64,
+    "capacity": 256,
+    "simulations": 16,
+    "channels": 32,
+    "learning_rate": 2e-3,
+    "network": "parts",
+    "gamma": 0.95,
+    "value_scale": 0.005,
+    "entropy_bonus": 0.1,
+    "entropy_decay": 0.0,
+    "evaluate_every": 250,
+}
+
+
 def presets(
-    env: str, agent: Agent, size: int, players: int = 2, *, board: bool = False
+    env: str,
+    agent: Agent,
+    size: int,
+    players: int = 2,
+    *,
+    board: bool = False,
+    parts: bool = False,
 ) -> dict[str, Config]:
     """The presets of an environment whose observations have `size` numbers, which `board` says to
-    be a board or image.
+    be a board or image, and `parts` to be a belief of parts.
 
     `quick` takes minutes on two cores, `standard` needs an accelerator, and `tiny` runs all parts.
+    `parts` is a `quick` of beliefs of parts, for expert iteration.
     """
     quick = Config(env=env, agent=agent)
     if size <= 32:
@@ -282,4 +338,7 @@ def presets(
         average=0.99,
         evaluate_every=250,
     )
-    return {"tiny": tiny, "quick": quick, "standard": standard}
+    found = {"tiny": tiny, "quick": quick, "standard": standard}
+    if parts and agent == "expert":
+        found["parts"] = dataclasses.replace(quick, **_PARTS)
+    return found

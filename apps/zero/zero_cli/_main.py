@@ -164,7 +164,8 @@ def _train(command: str, words: list[str]) -> None:
 
     start_jax(chosen.launch)
     world = build_world(name)
-    fitting = presets(name, agent, world.size, world.players, board=world.is_board)
+    shape = {"board": world.is_board, "parts": world.has_parts}
+    fitting = presets(name, agent, world.size, world.players, **shape)
     commands = commands_of(APP, world)
     run(
         dataclasses.replace(APP, presets=fitting, preset=preset, commands=commands),

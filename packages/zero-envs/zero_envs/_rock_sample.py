@@ -25,6 +25,8 @@ _SAMPLE = 4
 _MOVES = np.asarray([[0, 1], [0, -1], [1, 0], [-1, 0], [0, 0]], np.int32)
 #: The distance in cells over which the efficiency of the sensor halves.
 _HALF = 20.0
+#: The cells that a network sees as a distance of 1.
+_UNIT = 2.0
 _PUBLISHED = {
     (7, 8): ((2, 0), (0, 1), (3, 1), (6, 3), (2, 4), (3, 4), (5, 5), (1, 6)),
     (11, 11): (
@@ -187,8 +189,8 @@ class RockFilter(AbstractExactFilter[RockSampleState, RockBelief]):
     """The exact belief of [`zero_envs.RockSample`][]: rocks are independent given the readings.
 
     A network sees the cells to each edge, and for each rock the probability that it is good and the
-    way there. All lengths are in units of 10 cells, so that sizes of grids are alike. The shapes
-    are `[4]` and `[rocks, 3]`. An observation that contradicts the belief makes it NaN.
+    way there. All lengths are in units of 2 cells: smaller numbers take much longer to learn from.
+    The shapes are `[4]` and `[rocks, 3]`. An observation that contradicts the belief makes it NaN.
     """
 
     def init(self, env: RockSample, obs: Observation, *, key: PRNGKeyArray) -> RockBelief:
@@ -235,8 +237,8 @@ class RockFilter(AbstractExactFilter[RockSampleState, RockBelief]):
         position = belief.known.position.astype(jnp.float32)
         way = jnp.asarray(env.rocks, jnp.float32) - position[None]
         chance = jax.nn.sigmoid(belief.log_odds)
-        edges = jnp.concatenate([position, env.size - 1 - position]) / 10
-        return {"edges": edges, "rocks": jnp.concatenate([chance[:, None], way / 10], axis=1)}
+        edges = jnp.concatenate([position, env.size - 1 - position]) / _UNIT
+        return {"edges": edges, "rocks": jnp.concatenate([chance[:, None], way / _UNIT], axis=1)}
 
     def num_outcomes(self, env: RockSample) -> int:
         """2: a rock is read to be bad or good. What is not a check shows the first one."""

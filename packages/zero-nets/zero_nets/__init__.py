@@ -1,6 +1,6 @@
 """Equinox networks for search-based reinforcement learning.
 
-- Whole networks: `AlphaZeroNet`, `ActorCritic`, `Recurrent`, `WorldModel`,
+- Whole networks: `AlphaZeroNet`, `ActorCritic`, `PartsNet`, `Recurrent`, `WorldModel`,
   `PrefixWorldModel`, `StochasticWorldModel`, or parts in a `Chain`.
 - Parts: `MLP`, `CNN`, `VisualResNet`, `VectorResNet`, `RNN`, `ResidualBlock`, `Conv`,
   `ChannelNorm`, `NoisyLinear`; `Select` and `Concatenate` for structured observations.
@@ -64,6 +64,7 @@ from ._layers import (
     orthogonal as orthogonal,
     ResidualBlock as ResidualBlock,
 )
+from ._parts import PartsNet as PartsNet
 from ._precision import MixedPrecision as MixedPrecision
 from ._prefix import PrefixWorldModel as PrefixWorldModel
 from ._recurrent import Recurrent as Recurrent, RNN as RNN

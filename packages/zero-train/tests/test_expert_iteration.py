@@ -30,6 +30,7 @@ from zero_train import (
     PlanRecord,
     step,
 )
+from zero_train._policies import imitation
 
 from .nim_agent import TinyNet
 
@@ -154,6 +155,33 @@ def test_loss_is_the_formula(discrete):
     assert float(metrics["policy_entropy"]) == pytest.approx(entropy / count, rel=1e-5)
     total = (policy - 0.03 * entropy + 0.7 * value) / count
     assert float(metrics["loss"]) == pytest.approx(total, rel=1e-5)
+
+
+def test_the_entropy_has_its_gradient():
+    """That of `H` is `-p * (log p + H)`, and 0 of illegal actions."""
+    logits, legal = jnp.array([1.0, 0.0, -1.0, 5.0]), jnp.array([True, True, True, False])
+    weights = jnp.array([0.2, 0.3, 0.5, 0.0])
+    found = jax.grad(lambda x: imitation(x, weights, None, legal)[1])(logits)
+    log_p = np.asarray(logits[:3]) - np.log(np.exp(logits[:3]).sum())
+    p = np.exp(log_p)
+    wanted = [*(-p * (log_p - (p * log_p).sum())), 0.0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_an_entropy_bonus_may_fall():
+    """The loss of the first update and of the second is that of the bonus of its number."""
+
+    def losses(bonus, updates: int) -> float:
+        agent = agent_of(entropy_bonus=bonus)
+        state = agent.init(key=jr.key(0))
+        state = eqx.tree_at(lambda s: s.updates, state, jnp.int32(updates))
+        _, metrics = jax.jit(lambda *args: agent.update(*args, key=jr.key(2)))(state, windows(0))
+        return float(metrics["loss"])
+
+    falling = lambda updates: jnp.where(updates < 1, 0.5, 0.25)
+    for updates, bonus in enumerate((0.5, 0.25)):
+        assert losses(falling, updates) == pytest.approx(losses(bonus, 0), rel=1e-6)
+    assert losses(0.5, 0) < losses(0.25, 0)
 
 
 class ThreeOutputs(eqx.Module):

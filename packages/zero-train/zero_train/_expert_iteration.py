@@ -148,7 +148,8 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     - `value_target`: [`zero_train.NStepReturns`][] of windows, or [`zero_train.Outcomes`][] of
         whole episodes.
     - `value_code`: for a discrete value, e.g. `zero_nets.ValueSupport(21, maximum=1.0)`.
-    - `value_weight`, `value_mix`, `entropy_bonus`, `l2`: as in the loss.
+    - `value_weight`, `value_mix`, `entropy_bonus`, `l2`: as in the loss. The entropy bonus may be a
+        function of the gradient steps before.
     - `target_period`, `target_rate`: every so many updates the target network moves by this share
         of the way to the parameters. The rate may be a function of the gradient steps before.
     - `target_acts`: whether the target network acts instead of the newest parameters.
@@ -169,7 +170,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     value_code: ValueCode | None = None
     value_weight: float = 1.0
     value_mix: float = 0.0
-    entropy_bonus: float = 0.0
+    entropy_bonus: float | Callable[[Int[Array, ""]], Float[Array, ""]] = 0.0
     l2: float = 0.0
     target_period: int = 1
     target_rate: float | Callable[[Int[Array, ""]], Float[Array, ""]] = 0.01
@@ -196,7 +197,9 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         check_range(owner, 0, 1, gamma=self.gamma, value_mix=self.value_mix)
         if not callable(self.target_rate):
             check_range(owner, 0, 1, target_rate=self.target_rate)
-        for name in ("value_weight", "entropy_bonus", "l2", "auxiliary_weight"):
+        if not callable(self.entropy_bonus):
+            check_range(owner, 0, entropy_bonus=self.entropy_bonus)
+        for name in ("value_weight", "l2", "auxiliary_weight"):
             check_range(owner, 0, **{name: getattr(self, name)})
 
     @classmethod
@@ -287,7 +290,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         del key
         target = jax.lax.stop_gradient(self._targets(state.target, batch))
         params, optimiser, metrics = gradient_step(
-            lambda params: self._loss(params, batch, target),
+            lambda params: self._loss(params, batch, target, state.updates),
             self.optimiser,
             state.params,
             state.optimiser,
@@ -312,7 +315,11 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         return (1 - self.value_mix) * returns + self.value_mix * rows.record.value
 
     def _loss(
-        self, params: PyTree[Array], batch: Batch, target: Float[Array, "*rows"]
+        self,
+        params: PyTree[Array],
+        batch: Batch,
+        target: Float[Array, "*rows"],
+        updates: Int[Array, ""],
     ) -> tuple[Array, Metrics]:
         rows: Experience = batch.items
         counts = loss_weights(batch)
@@ -326,7 +333,9 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         losses, entropies = over_rows(imitation)(policy, weights, candidates, legal)
         policy_loss, entropy = mean(losses), mean(entropies)
         value_loss = mean(over_rows(ft.partial(number_loss, self.value_code))(value, target))
-        loss = policy_loss - self.entropy_bonus * entropy + self.value_weight * value_loss
+        bonus = self.entropy_bonus
+        bonus = bonus(updates) if callable(bonus) else bonus
+        loss = policy_loss - bonus * entropy + self.value_weight * value_loss
         beside: Metrics = {}
         if self.l2:
             beside["l2_loss"] = self.l2 * square_sum(params)

@@ -141,7 +141,9 @@ def imitation(
     """
     if isinstance(policy, Array):
         log_probs = log_softmax(policy if legal is None else jnp.where(legal, policy, -jnp.inf))
-        entropy = weighted_policy_loss(log_probs, jnp.exp(log_probs))
+        # Not a `weighted_policy_loss`, whose weights get no gradient.
+        probs = jnp.exp(log_probs)
+        entropy = -jnp.sum(probs * jnp.where(probs > 0, log_probs, 0.0))
         log_probs = log_probs if candidates is None else log_probs[candidates]
         return weighted_policy_loss(log_probs, weights), entropy
     check_candidates(candidates)
