@@ -289,7 +289,6 @@ def presets(
     be a board or image, and `parts` to be a belief of parts.
 
     `quick` takes minutes on two cores, `standard` needs an accelerator, and `tiny` runs all parts.
-    `parts` is a `quick` of beliefs of parts, for expert iteration.
     """
     quick = Config(env=env, agent=agent)
     if size <= 32:
@@ -307,6 +306,8 @@ def presets(
     # Convolutions cost more than a perceptron: a batch of windows has fewer of them.
     windows = quick.window if board and agent in ("expert", "sampled-alphazero") else 1
     quick = dataclasses.replace(quick, batch=max(16, quick.batch // windows))
+    if parts and agent == "expert":
+        quick = dataclasses.replace(quick, **_PARTS)
     tiny = dataclasses.replace(
         quick,
         steps=4,
@@ -338,7 +339,4 @@ def presets(
         average=0.99,
         evaluate_every=250,
     )
-    found = {"tiny": tiny, "quick": quick, "standard": standard}
-    if parts and agent == "expert":
-        found["parts"] = dataclasses.replace(quick, **_PARTS)
-    return found
+    return {"tiny": tiny, "quick": quick, "standard": standard}
