@@ -9,8 +9,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs import Filtered, Observation, ParticleFilter, Tiger
-from zero_search import PUCT, TreeSearch
+from zero_envs import Filtered, Observation, ParticleFilter, RockFilter, RockSample, Tiger
+from zero_search import PUCT, read_tree, TreeSearch
 from zero_train import EnvironmentModel
 
 
@@ -102,3 +102,25 @@ def test_a_hidden_environment_needs_a_filter():
     with pytest.raises(ValueError, match="or a Filtered one"):
         EnvironmentModel(Tiger(), nothing)
     assert MODEL.random and MODEL.num_outcomes == 0
+
+
+def test_known_odds_of_observations_are_chance_nodes():
+    """One rock in the only cell. To check it is worth the mean of its two outcomes; nothing else
+    has two, nor needs a node for them."""
+    env = Filtered(RockSample(1, ((0, 0),), (0, 0)), RockFilter())
+
+    def known(obs):
+        """Leave, or before that sample what is surely good."""
+        chance = obs.features["rocks"][0, 0]
+        return jnp.zeros(6), jnp.where(chance == 1, 10 + 0.95 * 10, 10.0)
+
+    model = EnvironmentModel(env, known, 0.95)
+    assert model.num_outcomes == 2 and not model.random
+    state = jax.vmap(lambda k: env.init(key=k))(jr.key(0)[None])
+    planner = TreeSearch(6, PUCT(1e6), evaluate_outcomes=True)
+    carry = planner.init(model, state)
+    plan, _, tree = eqx.filter_jit(planner.grow)(model, state, carry, key=jr.key(1)[None])
+    checked = 0.95 * (19.5 + 10) / 2
+    np.testing.assert_allclose(plan.qvalues[0], [9.5, 9.5, 10, 9.5, 9.5, checked], rtol=1e-5)
+    grown = read_tree(tree, 0)
+    assert grown.action[grown.chance].tolist() == [5]
