@@ -3,12 +3,14 @@
     uv run zero train pgx/backgammon --envs 256 --unroll 8 --updates 16 --steps 2500 --channels 64
     uv run python benchmarks/backgammon_dice.py runs/pgx-backgammon --games 1000
 
-JSON lines, from the view of a search with so many simulations, the share of games won with its 95 %
-interval: against random moves, and against the same search with `outcomes="frozen"`, which takes
-the first roll that it draws for certain.
+JSON lines: the share of games won with its 95 % interval, from the view of a search of one ply. It
+looks at every move once, at all rolls that may follow it, and plays the one of the best value.
+Against random moves, and against the same search with `outcomes="frozen"`, which takes the first
+roll that it draws for certain.
 """
 
 import argparse
+import functools as ft
 import json
 from typing import Any
 
@@ -17,21 +19,24 @@ import numpy as np
 
 from zero_app import load
 from zero_cli._apps import app_of
-from zero_search import TreeSearch
+from zero_search import CompletedByMixedValue, TreeSearch
 from zero_train import match, PlanningActor, RandomActor, score_interval
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("run")
-    parser.add_argument("--simulations", type=int, default=32)
     parser.add_argument("--games", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     player: Any = load(*app_of(options.run)).player
-    planner = TreeSearch.gumbel(options.simulations, evaluate_outcomes=True)
-    frozen = TreeSearch.gumbel(options.simulations, outcomes="frozen")
+    # Hardly a position has more moves of a checker. Values decide, not the prior.
+    looks, qtransform = 32, CompletedByMixedValue(value_scale=1.0)
+    search = ft.partial(
+        TreeSearch.gumbel, looks, max_num_considered_actions=looks, qtransform=qtransform
+    )
+    planner, frozen = search(evaluate_outcomes=True), search(outcomes="frozen")
     actors = {"random": RandomActor(), "frozen dice": PlanningActor(frozen, player.model)}
     for name, opponent in actors.items():
         won = []

@@ -240,8 +240,7 @@ def test_what_is_given_reaches_the_agent():
 def test_what_is_given_of_beliefs_reaches_the_agent():
     """An entropy bonus that falls, Q-values as they are, and a network of the parts."""
     world = build_world("rocksample-7-8")
-    assert world.has_parts and not build_world("tiger").has_parts
-    config = presets(world.name, "expert", world.size, 1, parts=True)["quick"]
+    config = presets(world.name, "expert", world.size, 1)["quick"]
     total = config.steps * config.updates
     given = {"entropy_bonus": 0.2, "entropy_decay": 0.25}
     agent: Any = build_loop(dataclasses.replace(config, **given)).agent

@@ -257,36 +257,43 @@ _FEW_ROWS: dict[str, Any] = {
 }
 
 
-#: Of expert iteration over beliefs of parts, tuned for RockSample in minutes of one core: what
-#: is good is many moves away, so little is made of small differences, and the policy stays wide.
-_PARTS: dict[str, Any] = {
-    "steps": 2300,
+#: Of expert iteration over beliefs. What is good is many moves away, so little is made of small
+#: differences between Q-values, and the policy stays wide at first.
+_BELIEFS: dict[str, Any] = {
     "updates": 8,
     "batch": 64,
     "capacity": 256,
     "simulations": 16,
-    "channels": 32,
     "learning_rate": 2e-3,
-    "network": "parts",
     "gamma": 0.95,
+}
+_ROCKS: dict[str, Any] = _BELIEFS | {
+    "steps": 2300,
+    "channels": 32,
+    "network": "parts",
     "value_scale": 0.005,
     "entropy_bonus": 0.1,
     "entropy_decay": 0.0,
     "evaluate_every": 250,
 }
+_TAG: dict[str, Any] = _BELIEFS | {
+    "steps": 1000,
+    "channels": 64,
+    "value_scale": 0.02,
+    "entropy_bonus": 0.03,
+    "entropy_decay": 0.3,
+    "evaluate_every": 200,
+}
+#: The worlds in which it was tuned, in minutes of one core.
+_TUNED = {"rocksample-7-8": _ROCKS, "rocksample-11-11": _ROCKS, "rocksample-15-15": _ROCKS}
+_TUNED["tag"] = _TAG
 
 
 def presets(
-    env: str,
-    agent: Agent,
-    size: int,
-    players: int = 2,
-    *,
-    board: bool = False,
-    parts: bool = False,
+    env: str, agent: Agent, size: int, players: int = 2, *, board: bool = False
 ) -> dict[str, Config]:
     """The presets of an environment whose observations have `size` numbers, which `board` says to
-    be a board or image, and `parts` to be a belief of parts.
+    be a board or image.
 
     `quick` takes minutes on two cores, `standard` needs an accelerator, and `tiny` runs all parts.
     """
@@ -306,8 +313,8 @@ def presets(
     # Convolutions cost more than a perceptron: a batch of windows has fewer of them.
     windows = quick.window if board and agent in ("expert", "sampled-alphazero") else 1
     quick = dataclasses.replace(quick, batch=max(16, quick.batch // windows))
-    if parts and agent == "expert":
-        quick = dataclasses.replace(quick, **_PARTS)
+    if agent == "expert":
+        quick = dataclasses.replace(quick, **_TUNED.get(env, {}))
     tiny = dataclasses.replace(
         quick,
         steps=4,

@@ -164,8 +164,7 @@ def _train(command: str, words: list[str]) -> None:
 
     start_jax(chosen.launch)
     world = build_world(name)
-    shape = {"board": world.is_board, "parts": world.has_parts}
-    fitting = presets(name, agent, world.size, world.players, **shape)
+    fitting = presets(name, agent, world.size, world.players, board=world.is_board)
     commands = commands_of(APP, world)
     run(
         dataclasses.replace(APP, presets=fitting, preset=preset, commands=commands),

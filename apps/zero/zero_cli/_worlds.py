@@ -8,7 +8,7 @@ import jax
 import jax.random as jr
 
 from zero_app import as_usage_error, environment, is_image, num_players
-from zero_envs import AbstractEnvironment, environment_facts, EnvironmentFacts, Filtered
+from zero_envs import AbstractEnvironment, environment_facts, EnvironmentFacts
 
 from ._agents import agents_of
 
@@ -69,14 +69,6 @@ class World:
     def is_board(self) -> bool:
         """Whether an observation is `[rows, columns, channels]`."""
         return is_image(self.observation.features)
-
-    @property
-    def has_parts(self) -> bool:
-        """Whether an observation of a belief has arrays `[parts, numbers]`, fewer parts than there
-        are actions."""
-        shapes = [x.shape for x in jax.tree.leaves(self.observation.features)]
-        parts = {shape[0] for shape in shapes if len(shape) == 2}
-        return isinstance(self.env, Filtered) and len(parts) == 1 and max(parts) < self.num_actions
 
     @property
     def max_return(self) -> float:
