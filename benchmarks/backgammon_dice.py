@@ -31,16 +31,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     player: Any = load(*app_of(options.run)).player
-    # Hardly a position has more moves of a checker. Values decide, not the prior.
+    # Hardly a position has more moves of a checker. Values decide, not the prior or noise.
     looks, qtransform = 32, CompletedByMixedValue(value_scale=1.0)
     search = ft.partial(
-        TreeSearch.gumbel, looks, max_num_considered_actions=looks, qtransform=qtransform
+        TreeSearch.gumbel,
+        looks,
+        max_num_considered_actions=looks,
+        gumbel_scale=0.0,
+        qtransform=qtransform,
+        max_depth=1,
     )
     planner, frozen = search(evaluate_outcomes=True), search(outcomes="frozen")
     actors = {"random": RandomActor(), "frozen dice": PlanningActor(frozen, player.model)}
     for name, opponent in actors.items():
         won = []
-        for part in range(options.games // options.batch):
+        for part in range(-(-options.games // options.batch)):
             result = match(
                 player.model.env,
                 PlanningActor(planner, player.model),

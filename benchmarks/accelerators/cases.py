@@ -205,12 +205,12 @@ def _chance() -> dict[str, Any]:
 
 
 def _filters() -> dict[str, Any]:
-    """Over the beliefs of an exact filter, whose observations are drawn outcomes."""
+    """Over the beliefs of an exact filter without known odds of observations."""
     from zero_envs import make
     from zero_search import TreeSearch
     from zero_train import EnvironmentModel
 
-    env: Any = make("rocksample-7-8")
+    env: Any = make("lasertag")
     evaluate = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
     state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 256))
     return {"search": (EnvironmentModel(env, evaluate), state, _plan(TreeSearch(TURNS)))}

@@ -128,13 +128,18 @@ class Config(AbstractTreeSearchConfig):
             "entropy_decay": self.agent in ("expert", "sampled-alphazero"),
             "value_scale": self.agent == "expert" and self.search == "gumbel",
         }
-        others = {"memory_steps": "--memory", "entropy_decay": "--agent expert"}
-        others["value_scale"] = "--agent expert --search gumbel"
+        others = {
+            "memory_steps": "--memory",
+            "entropy_decay": "--agent expert",
+            "value_scale": "--agent expert --search gumbel",
+        }
         for name, is_used in used.items():
             if not is_used and getattr(self, name) != self.absent[name]:
                 given = f"--{name.replace('_', '-')}"
                 needed = others.get(name, "--agent muzero")
-                raise UsageError(f"{given} was given without {needed}; leave it out, or give both.")
+                # A preset may have given it.
+                out = "give --value-scale 0" if name == "value_scale" else "leave it out"
+                raise UsageError(f"{given} was given without {needed}; {out}, or give both.")
         if self.value_prefix > self.model_steps:
             raise UsageError(
                 f"--value-prefix {self.value_prefix} is more than --model-steps "
@@ -178,7 +183,7 @@ class Config(AbstractTreeSearchConfig):
         if not self.samples and not self.value_scale:
             return {"explorer": self.explorer(), "planner": self.planner()}
         # with JAX
-        from zero_search import CompletedByMixedValue, SampledSearch, TreeSearch, Widening
+        from zero_search import CompletedByMixedValue, SampledSearch, TreeSearch
 
         if not self.samples:
             plain = CompletedByMixedValue(self.value_scale, rescale_values=False)
@@ -186,8 +191,6 @@ class Config(AbstractTreeSearchConfig):
                 TreeSearch.gumbel,
                 max_num_considered_actions=self.considered,
                 qtransform=plain,
-                # Of unknown odds one outcome until the fourth visit: deeper trees of few visits.
-                widening=Widening(k=1.0),
                 kernels="auto",
             )
             strong = gumbel(self.player_simulations, gumbel_scale=0.0)
@@ -284,7 +287,7 @@ _TAG: dict[str, Any] = _BELIEFS | {
     "entropy_decay": 0.3,
     "evaluate_every": 200,
 }
-#: The worlds in which it was tuned, in minutes of one core.
+#: Tuned in RockSample (7,8) and in Tag, in minutes of one core.
 _TUNED = {"rocksample-7-8": _ROCKS, "rocksample-11-11": _ROCKS, "rocksample-15-15": _ROCKS}
 _TUNED["tag"] = _TAG
 

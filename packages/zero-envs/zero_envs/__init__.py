@@ -62,7 +62,7 @@ if typing.TYPE_CHECKING:
         Transition as Transition,
     )
     from ._filtered import (
-        AbstractExactFilter as AbstractExactFilter,
+        AbstractChanceFilter as AbstractChanceFilter,
         AbstractFilter as AbstractFilter,
         BeliefAfterstate as BeliefAfterstate,
         Filtered as Filtered,

@@ -61,10 +61,11 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
         """What a network sees of the belief and the last observation."""
 
 
-class AbstractExactFilter(AbstractFilter[State, Belief], Generic[State, Belief]):
-    """A filter that also knows the odds of what will be observed.
+class AbstractChanceFilter(AbstractFilter[State, Belief], Generic[State, Belief]):
+    """A filter that also knows the probabilities of what will be observed.
 
-    Outcomes are the numbers of all that an action may show, also that the episode ends.
+    What may be observed after an action, or that the episode ends, is numbered from 0: an outcome.
+    Different outcomes lead to different beliefs.
     """
 
     @abc.abstractmethod
@@ -87,7 +88,12 @@ class AbstractExactFilter(AbstractFilter[State, Belief], Generic[State, Belief])
         *,
         key: PRNGKeyArray,
     ) -> tuple[State, Transition]:
-        """A step to some state in which that outcome is observed. Its reward is not used."""
+        """A step to some state in which that outcome is observed, by an action that is possible.
+
+        What `env` observes there is what the belief is updated with, and the `discount` and `last`
+        of the transition are those of the outcome; its reward is not used. Where the outcome is
+        impossible the step may be any. `key` is always the same one.
+        """
 
 
 class Particles(eqx.Module, Generic[State]):
@@ -241,7 +247,13 @@ class FilteredState(eqx.Module, Generic[State, Belief]):
 
 
 class BeliefAfterstate(eqx.Module, Generic[State, Belief]):
-    """What a player knew, and the action that followed."""
+    """A belief and an action, before anything is observed.
+
+    **Attributes:**
+
+    - `before`: the state before the action.
+    - `action`: its number.
+    """
 
     before: FilteredState[State, Belief]
     action: Int[Array, "*axes"]
@@ -300,12 +312,12 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     @property
     def num_outcomes(self) -> int:
         """How many observations may follow an action; 0 where their odds are not known."""
-        exact = isinstance(self.filter, AbstractExactFilter)
-        return self._exact.num_outcomes(self.env) if exact else 0
+        known = isinstance(self.filter, AbstractChanceFilter)
+        return self._known.num_outcomes(self.env) if known else 0
 
     @property
-    def _exact(self) -> AbstractExactFilter[Any, Any]:
-        assert isinstance(self.filter, AbstractExactFilter)  # `num_outcomes` is 0 otherwise
+    def _known(self) -> AbstractChanceFilter[Any, Any]:
+        assert isinstance(self.filter, AbstractChanceFilter)  # `num_outcomes` is 0 otherwise
         return self.filter
 
     def init(self, *, key: PRNGKeyArray) -> FilteredState[State, Belief]:
@@ -340,7 +352,11 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
         draw_key, step_key = jr.split(key)
         drawn = self.resample(state, key=draw_key)
         after, transition, expected = self._step(drawn, action, step_key)
-        return after, eqx.tree_at(lambda t: t.reward, transition, expected)
+        return self.forget(after), eqx.tree_at(lambda t: t.reward, transition, expected)
+
+    def forget(self, state: FilteredState[State, Belief]) -> FilteredState[State, Belief]:
+        """With zeros for what is hidden, so that equal beliefs are equal states."""
+        return eqx.tree_at(lambda s: s.state, state, jax.tree.map(jnp.zeros_like, state.state))
 
     def afterstate(
         self, state: FilteredState[State, Belief], action: Int[Array, ""]
@@ -353,23 +369,19 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     ) -> Float[Array, " outcomes"]:
         """The log-probabilities of what will be observed."""
         belief = afterstate.before.belief
-        return self._exact.outcome_logits(self.env, belief, afterstate.action)
+        return self._known.outcome_logits(self.env, belief, afterstate.action)
 
     def resolve(
         self, afterstate: BeliefAfterstate[State, Belief], outcome: Int[Array, ""]
     ) -> tuple[FilteredState[State, Belief], Transition]:
-        """What follows where that is observed. The reward is the one to be expected, and what is
-        hidden follows from the belief, so that equal beliefs are equal states."""
+        """What follows where that is observed. The reward is the one to be expected."""
         belief, action = afterstate.before.belief, afterstate.action
-        # Always the same one, made here: in a loop JAX would take one from outside for reused.
-        key = lambda: jr.key(0 * outcome)
-        step_key, update_key = jr.split(key())
-        step = self._exact.outcome(self.env, belief, action, outcome, key=step_key)
-        (after, transition), obs = step, self.env.observe(step[0])
-        belief, expected = self.filter.update(
-            self.env, belief, action, obs, transition.last, key=update_key
-        )
-        state = self.resample(FilteredState(after, belief, obs), key=key())
+        # Always the same keys, made here: in a loop JAX would take those from outside for reused.
+        step_key, update_key = jr.split(jr.key(0 * outcome))
+        after, transition = self._known.outcome(self.env, belief, action, outcome, key=step_key)
+        obs, last = self.env.observe(after), transition.last
+        belief, expected = self.filter.update(self.env, belief, action, obs, last, key=update_key)
+        state = self.forget(FilteredState(after, belief, obs))
         return state, eqx.tree_at(lambda t: t.reward, transition, expected)
 
     def _step(self, state: Any, action: Int[Array, ""], key: PRNGKeyArray) -> Any:

@@ -17,7 +17,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._filtered import AbstractExactFilter
+from ._filtered import AbstractChanceFilter
 
 
 _SAMPLE = 4
@@ -185,7 +185,7 @@ class RockBelief(eqx.Module):
     known: RockSampleState
 
 
-class RockFilter(AbstractExactFilter[RockSampleState, RockBelief]):
+class RockFilter(AbstractChanceFilter[RockSampleState, RockBelief]):
     """The exact belief of [`zero_envs.RockSample`][]: rocks are independent given the readings.
 
     A network sees the cells to each edge, and for each rock the probability that it is good and the

@@ -21,7 +21,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._filtered import AbstractExactFilter
+from ._filtered import AbstractChanceFilter
 
 
 _TAG = 4
@@ -177,7 +177,7 @@ class TagBelief(eqx.Module):
     known: TagState
 
 
-class TagFilter(AbstractExactFilter[TagState, TagBelief]):
+class TagFilter(AbstractChanceFilter[TagState, TagBelief]):
     """The exact belief of [`zero_envs.Tag`][]: Bayes' rule over the cells, with lasers over pairs.
 
     A network sees the probability of each cell of the agent (`[cells]`) and of its opponent

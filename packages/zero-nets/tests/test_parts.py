@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from zero_nets import PartsNet
+from zero_nets import MixedPrecision, PartsNet
 
 from . import nets
 
@@ -52,6 +52,13 @@ def test_initial_logits_are_small():
     net = nets.build(PartsNet, seen(5), 7)
     logits, value = nets.one(net, seen(5))
     assert value.shape == () and float(jnp.max(jnp.abs(logits))) < 1
+
+
+def test_it_computes_in_half_precision():
+    half = MixedPrecision(NET, jnp.bfloat16)
+    for found, wanted in zip(nets.one(half, seen(5)), nets.one(NET, seen(5)), strict=True):
+        assert found.dtype == jnp.float32
+        np.testing.assert_allclose(found, wanted, atol=0.1)
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,14 @@ from ._torsos import MLP
 class PartsNet(eqx.Module):
     """Policy logits and a value of an observation that consists of parts, such as rocks or goals.
 
-    Arrays of two axes, `[parts, numbers]`, say something of each part, in the order of the parts,
-    and all other numbers of the observation belong to every part. What is learned of one part holds
-    for all (Zaheer et al. 2017, "Deep sets", https://arxiv.org/abs/1703.06114): a perceptron
-    embeds each part, and in every round it sees the sum and the maximum of the embeddings too. The
-    last actions belong to the parts, one to each in the same order, and their logits are those that
-    the embedding of the part gives; all other logits and the value follow from the sum and the
-    maximum. No array depends on how many parts there are, so parameters of one number of parts fit
-    another.
+    All arrays of two axes must be `[parts, numbers]` and say something of each part, in the order
+    of the parts; all other numbers of the observation belong to every part. What is learned of one
+    part holds for all (Zaheer et al. 2017, "Deep sets", https://arxiv.org/abs/1703.06114): a
+    perceptron embeds each part, and in every round it sees the sum and the maximum of the
+    embeddings too. The last actions belong to the parts, one to each in the same order, and their
+    logits are those that the embedding of the part gives; all other logits and the value follow
+    from the sum, the maximum and the other numbers. No array depends on how many parts there are,
+    so parameters of one number of parts fit another.
     """
 
     first: MLP
@@ -83,9 +83,10 @@ class PartsNet(eqx.Module):
         self, features: PyTree[Array], *, key: PRNGKeyArray | None = None
     ) -> tuple[Float[Array, " actions"], Float[Array, "*value_shape"]]:
         del key
-        leaves = [numbers(x).astype(jnp.float32) for x in jax.tree.leaves(features)]
+        dtype = self.first.layers[0].weight.dtype
+        leaves = [numbers(x).astype(dtype) for x in jax.tree.leaves(features)]
         others = (x.reshape(-1) for x in leaves if x.ndim != 2)
-        rest = jnp.concatenate([jnp.zeros(0, jnp.float32), *others])
+        rest = jnp.concatenate([jnp.zeros(0, dtype), *others])
         parts = jnp.concatenate([x for x in leaves if x.ndim == 2], axis=1)
         seen_by = lambda layer, own, common: jax.vmap(
             lambda x: layer(jnp.concatenate([x, common]))
@@ -95,9 +96,9 @@ class PartsNet(eqx.Module):
             embedded = embedded + seen_by(layer, embedded, _pooled(embedded))
         whole = self.trunk(jnp.concatenate([_pooled(embedded), rest]))
         # Small at first, as the other logits are.
-        of_parts = 0.1 * seen_by(self.part_policy, embedded, whole)[:, 0]
+        of_parts = 0.1 * seen_by(self.part_policy, embedded, whole)[:, 0].astype(jnp.float32)
         logits = jnp.concatenate([self.policy(whole), of_parts])
-        return logits, self.value(whole).reshape(self.value_shape)
+        return logits, self.value(whole).astype(jnp.float32).reshape(self.value_shape)
 
 
 def _pooled(embedded: Float[Array, "parts width"]) -> Float[Array, " twice_width"]:

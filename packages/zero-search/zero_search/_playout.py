@@ -47,8 +47,8 @@ class PlayoutModel(
     - `mixing`: the playout's share; the rest is the evaluator's value of the leaf itself.
     - `playouts_in`: another model of the same nodes, in which playouts are played. `model` itself
         would have to evaluate its network to say what is legal, or the odds of all outcomes to
-        draw one. Its discounts must be those of `model`, and its `root` is asked for every leaf:
-        it may draw what is hidden there.
+        draw one. Its discounts must be those of `model`. Its `root` is given every leaf, without
+        an observation, and returns a node of the same kind: it may draw what is hidden there.
 
     Silver et al. 2016, "Mastering the game of Go with deep neural networks and tree search", mixed
     evenly.

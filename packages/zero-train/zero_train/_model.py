@@ -116,10 +116,10 @@ class EnvironmentModel(
     """The batch-native twin of a discrete environment, with an evaluator for its leaves.
 
     What kind of world it is follows from the environment. Where it hides something, `root` draws
-    the hidden part from the posterior. A [`zero_envs.Filtered`][] one is planned over as beliefs:
-    every step draws the hidden part anew. Where it is an [`zero_envs.AbstractChanceEnvironment`][]
-    that hides nothing, or its filter knows the odds of observations, tree searches have chance
-    nodes, and where it is `random` drawn outcomes, unless their planner has `outcomes="frozen"`.
+    the hidden part from the posterior. A [`zero_envs.Filtered`][] one is planned over as beliefs.
+    Where it is an [`zero_envs.AbstractChanceEnvironment`][] that hides nothing, or a `Filtered` one
+    with an [`zero_envs.AbstractChanceFilter`][], tree searches have chance nodes, and where it is
+    `random` drawn outcomes, unless their planner has `outcomes="frozen"`.
 
     **Attributes:**
 
@@ -174,11 +174,7 @@ class EnvironmentModel(
     def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:
         if isinstance(self.env, AbstractHiddenEnvironment):
             return jax.vmap(self.env.resample)(state, key=key)
-        if isinstance(env := self.env, Filtered):
-            # `step` draws anew. Equal beliefs make equal nodes, so that a tree can be kept.
-            guess: Any = lambda x: env.resample(x, key=jax.random.key(0))
-            return jax.vmap(guess)(state)
-        return state
+        return self.env.forget(state) if isinstance(self.env, Filtered) else state
 
     def step(
         self, node: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]

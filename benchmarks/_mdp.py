@@ -1,7 +1,4 @@
-"""What a belief would be worth if all that is hidden were seen after the next action, which no
-player exceeds: QMDP (Littman, Cassandra and Kaelbling 1995, "Learning policies for partially
-observable environments: scaling up").
-"""
+"""What a belief would be worth if all that is hidden were seen at once, which no player exceeds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +11,7 @@ from zero_envs import LightDark, RockSample, Tag
 from zero_envs._tag import _floor
 
 
-def qmdp(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
+def mdp_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
     """A function of ONE belief of the environment's own filter, or of its particles."""
     if isinstance(env, RockSample):
         rocks = jnp.asarray(_rocks(env, gamma), jnp.float32)
@@ -28,7 +25,7 @@ def qmdp(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
         # A move of whole numbers from y brings the agent as near to the origin as from floor(|y|).
         at = lambda place: line[jnp.floor(jnp.abs(place)).astype(jnp.int32)]
         return lambda belief: jnp.sum(jnp.exp(belief.log_weights) * at(belief.states.place))
-    raise SystemExit(f"--leaves qmdp: {type(env).__name__} has no table; choose another world")
+    raise SystemExit(f"--leaves mdp: {type(env).__name__} has no table; choose another world")
 
 
 def _rocks(env: RockSample, gamma: float) -> np.ndarray:
@@ -67,10 +64,9 @@ def _tag(env: Tag, gamma: float) -> np.ndarray:
     while True:
         # By agent, its next cell, and opponent.
         later = np.einsum("ijk,lk->ilj", floor.flights, value)
-        moved = np.stack([later[np.arange(number), floor.onward[:, a]] for a in range(5)])
-        reward = np.asarray([-1, -1, -1, -1, -10])[:, None, None]
-        best = np.where(met, np.maximum(10, (reward + gamma * moved)[:4].max(0)), -np.inf)
-        best = np.where(met, best, (reward + gamma * moved).max(0))
+        moved = np.stack([later[np.arange(number), floor.onward[:, a]] for a in range(4)])
+        best = (-1 + gamma * moved).max(0)
+        best = np.where(met, np.maximum(10, best), best)
         if np.abs(best - value).max() < 1e-6:
             return best
         value = best
