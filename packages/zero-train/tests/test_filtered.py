@@ -9,7 +9,16 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs import Filtered, Observation, ParticleFilter, RockFilter, RockSample, Tiger
+from zero_envs import (
+    Filtered,
+    Observation,
+    ParticleFilter,
+    RockFilter,
+    RockSample,
+    Tag,
+    TagFilter,
+    Tiger,
+)
 from zero_search import PUCT, read_tree, TreeSearch
 from zero_train import EnvironmentModel
 
@@ -124,3 +133,23 @@ def test_known_odds_of_observations_are_chance_nodes():
     np.testing.assert_allclose(plan.qvalues[0], [9.5, 9.5, 10, 9.5, 9.5, checked], rtol=1e-5)
     grown = read_tree(tree, 0)
     assert grown.action[grown.chance].tolist() == [5]
+
+
+def test_the_tree_below_what_was_observed_is_kept():
+    """Beliefs that the search found are those that the environment has then, bit by bit."""
+    env = Filtered(Tag(((0, 0), (1, 0), (2, 0), (0, 1), (2, 1))), TagFilter())
+    model = EnvironmentModel(env, lambda obs: (jnp.zeros(5), jnp.zeros(())), 0.95)
+    planner = TreeSearch(40, PUCT(1.0), reuse=True)
+    state = jax.vmap(lambda k: env.init(key=k))(jr.split(jr.key(0), 4))
+
+    @eqx.filter_jit
+    def twice(state):
+        carry, keys = planner.init(model, state), jr.split(jr.key(1), (3, 4))
+        plan, carry = planner.plan(model, state, carry, key=keys[0])
+        after, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(
+            state, plan.action, keys[1]
+        )
+        carry = planner.advance(carry, plan.action, transition.last)
+        return planner.plan(model, after, carry, key=keys[2])[0].stats["reused"]
+
+    assert (np.asarray(twice(state)) > 0).all()
