@@ -211,6 +211,7 @@ def test_the_belief_in_rocks_is_that_of_all_states(rock_games):
 # ---- Tag
 
 
+@ft.cache
 def flights(agent, opponent, cells):
     """The next cells of the opponent, by the rules."""
     odds = {opponent: 0.2}
@@ -232,6 +233,7 @@ def moves(agent, action, cells):
     return place if place in cells else agent
 
 
+@ft.cache
 def ranges(agent, opponent, cells):
     """The cells to the next obstacle or opponent in eight directions, diagonals longer."""
     found = []
