@@ -287,9 +287,22 @@ _TAG: dict[str, Any] = _BELIEFS | {
     "entropy_decay": 0.3,
     "evaluate_every": 200,
 }
-#: Tuned in RockSample (7,8) and in Tag, in minutes of one core.
-_TUNED = {"rocksample-7-8": _ROCKS, "rocksample-11-11": _ROCKS, "rocksample-15-15": _ROCKS}
-_TUNED["tag"] = _TAG
+_BACKGAMMON: dict[str, Any] = {
+    "steps": 1000,
+    "envs": 256,
+    "unroll": 8,
+    "updates": 16,
+    "channels": 64,
+    "evaluate_every": 125,
+}
+#: By environment and agent. Tuned in RockSample (7,8), Tag and backgammon, in minutes of one core.
+_TUNED: dict[tuple[str, Agent], dict[str, Any]] = {
+    ("rocksample-7-8", "expert"): _ROCKS,
+    ("rocksample-11-11", "expert"): _ROCKS,
+    ("rocksample-15-15", "expert"): _ROCKS,
+    ("tag", "expert"): _TAG,
+    ("pgx/backgammon", "alphazero"): _BACKGAMMON,
+}
 
 
 def presets(
@@ -316,8 +329,7 @@ def presets(
     # Convolutions cost more than a perceptron: a batch of windows has fewer of them.
     windows = quick.window if board and agent in ("expert", "sampled-alphazero") else 1
     quick = dataclasses.replace(quick, batch=max(16, quick.batch // windows))
-    if agent == "expert":
-        quick = dataclasses.replace(quick, **_TUNED.get(env, {}))
+    quick = dataclasses.replace(quick, **_TUNED.get((env, agent), {}))
     tiny = dataclasses.replace(
         quick,
         steps=4,

@@ -174,7 +174,10 @@ class EnvironmentModel(
     def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:
         if isinstance(self.env, AbstractHiddenEnvironment):
             return jax.vmap(self.env.resample)(state, key=key)
-        return self.env.forget(state) if isinstance(self.env, Filtered) else state
+        if isinstance(self.env, Filtered):
+            forget: Any = self.env.forget
+            return forget(state)
+        return state
 
     def step(
         self, node: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
