@@ -205,15 +205,19 @@ def _chance() -> dict[str, Any]:
 
 
 def _filters() -> dict[str, Any]:
-    """Over the beliefs of an exact filter without known odds of observations."""
+    """Over the beliefs of an exact filter, with known odds of observations and with drawn ones."""
     from zero_envs import make
     from zero_search import TreeSearch
     from zero_train import EnvironmentModel
 
-    env: Any = make("lasertag")
+    env: Any = make("rocksample-7-8")
     evaluate = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
     state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 256))
-    return {"search": (EnvironmentModel(env, evaluate), state, _plan(TreeSearch(TURNS)))}
+    model, drawn = EnvironmentModel(env, evaluate), TreeSearch(TURNS, outcomes="drawn")
+    return {
+        "known": (model, state, _plan(TreeSearch(TURNS))),
+        "drawn": (model, state, _plan(drawn)),
+    }
 
 
 def _belief() -> dict[str, Any]:
