@@ -1,6 +1,6 @@
 """What a trained player of backgammon gains by the odds of the dice, and how it does at random.
 
-    uv run zero train pgx/backgammon --envs 256 --unroll 8 --updates 16 --steps 2500 --channels 64
+    uv run zero train pgx/backgammon --steps 2500
     uv run python benchmarks/backgammon_dice.py runs/pgx-backgammon --games 1000
 
 JSON lines: the share of games won with its 95 % interval, from the view of a search of one ply. It
