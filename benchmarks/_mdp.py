@@ -1,4 +1,6 @@
-"""What a belief would be worth if all that is hidden were seen at once, which no player exceeds."""
+"""What a belief would be worth if all that is hidden were seen at once and episodes had no limit of
+steps, which no player exceeds.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -185,23 +185,14 @@ class Config(AbstractTreeSearchConfig):
         # with JAX
         from zero_search import CompletedByMixedValue, SampledSearch, TreeSearch
 
+        parts: dict[str, Any] = {"kernels": "auto"}
+        if self.value_scale:
+            parts["qtransform"] = CompletedByMixedValue(self.value_scale, rescale_values=False)
+        most = self.candidates if self.samples else self.considered
+        gumbel = ft.partial(TreeSearch.gumbel, max_num_considered_actions=most, **parts)
+        strong = gumbel(self.player_simulations, gumbel_scale=0.0)
         if not self.samples:
-            plain = CompletedByMixedValue(self.value_scale, rescale_values=False)
-            gumbel = ft.partial(
-                TreeSearch.gumbel,
-                max_num_considered_actions=self.considered,
-                qtransform=plain,
-                kernels="auto",
-            )
-            strong = gumbel(self.player_simulations, gumbel_scale=0.0)
             return {"explorer": gumbel(self.simulations), "planner": strong}
-
-        strong = TreeSearch.gumbel(
-            self.player_simulations,
-            max_num_considered_actions=self.candidates,
-            gumbel_scale=0.0,
-            kernels="auto",
-        )
         sampled = ft.partial(SampledSearch, num_candidates=self.candidates)
         return {"explorer": sampled(self.explorer()), "planner": sampled(strong)}
 

@@ -64,8 +64,8 @@ class AbstractFilter(eqx.Module, Generic[State, Belief]):
 class AbstractChanceFilter(AbstractFilter[State, Belief], Generic[State, Belief]):
     """A filter that also knows the probabilities of what will be observed.
 
-    What may be observed after an action, or that the episode ends, is numbered from 0: an outcome.
-    Different outcomes lead to different beliefs.
+    An outcome is the number, from 0, of what is observed after an action, which may also be that
+    the episode ends.
     """
 
     @abc.abstractmethod
@@ -348,7 +348,8 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
         self, state: FilteredState[State, Belief], action: Int[Array, ""], *, key: PRNGKeyArray
     ) -> tuple[FilteredState[State, Belief], Transition]:
         """A step as the player foresees it: what is hidden is drawn from the belief, and the reward
-        is the one to be expected. The next belief follows from what is observed then."""
+        is the one to be expected. The next belief follows from what is observed then, and what is
+        hidden in the next state is forgotten."""
         draw_key, step_key = jr.split(key)
         drawn = self.resample(state, key=draw_key)
         after, transition, expected = self._step(drawn, action, step_key)
@@ -374,7 +375,8 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     def resolve(
         self, afterstate: BeliefAfterstate[State, Belief], outcome: Int[Array, ""]
     ) -> tuple[FilteredState[State, Belief], Transition]:
-        """What follows where that is observed. The reward is the one to be expected."""
+        """What follows where that is observed. The reward is the one to be expected, and what is
+        hidden in the next state is forgotten."""
         belief, action = afterstate.before.belief, afterstate.action
         # Always the same keys, made here: in a loop JAX would take those from outside for reused.
         step_key, update_key = jr.split(jr.key(0 * outcome))

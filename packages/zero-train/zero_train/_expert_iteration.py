@@ -333,10 +333,11 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         losses, entropies = over_rows(imitation)(policy, weights, candidates, legal)
         policy_loss, entropy = mean(losses), mean(entropies)
         value_loss = mean(over_rows(ft.partial(number_loss, self.value_code))(value, target))
-        bonus = self.entropy_bonus
-        bonus = bonus(updates) if callable(bonus) else bonus
-        loss = policy_loss - bonus * entropy + self.value_weight * value_loss
         beside: Metrics = {}
+        bonus = self.entropy_bonus
+        if callable(bonus):
+            beside["entropy_bonus"] = bonus = bonus(updates)
+        loss = policy_loss - bonus * entropy + self.value_weight * value_loss
         if self.l2:
             beside["l2_loss"] = self.l2 * square_sum(params)
             loss = loss + beside["l2_loss"]
