@@ -1,11 +1,62 @@
-"""A pgx game of our own, with what pgx's games do not have: truncation and a key in the state."""
+"""What test files share: random play in worlds that hide their state, a test of counts, and a pgx
+game of our own, with what pgx's games do not have: truncation and a key in the state."""
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pgx
+import pytest
 from pgx._src.struct import dataclass
+from scipy import stats
+
+from zero_envs import Tag
+
+
+def play(env: Any, filters: list[Any], key: Any, episodes: int, steps: int) -> Any:
+    """Random play: what was done and seen, and what filters made of it, `[episodes, steps, ..]`.
+    Where the opponent of Tag is there, it is often tagged."""
+
+    def episode(key):
+        init_key, belief_key, key = jr.split(key, 3)
+        state = env.init(key=init_key)
+        obs = env.observe(state)
+        beliefs = [x.init(env, obs, key=jr.fold_in(belief_key, i)) for i, x in enumerate(filters)]
+
+        def step(carry, i):
+            state, beliefs = carry
+            draw, move, *keys = jr.split(jr.fold_in(key, i), 2 + len(filters))
+            action = jr.randint(draw, (), 0, env.num_actions, jnp.int32)
+            if isinstance(env, Tag):
+                tag = (state.agent == state.opponent) & (i % 2 == 1)
+                action = jnp.where(tag, 4, action)
+            state, transition = env.step(state, action, key=move)
+            obs = env.observe(state)
+            both = [
+                x.update(env, belief, action, obs, transition.last, key=k)
+                for x, belief, k in zip(filters, beliefs, keys, strict=True)
+            ]
+            beliefs = [belief for belief, _ in both]
+            seen = {"action": action, "features": obs.features, "last": transition.last}
+            return (state, beliefs), (seen, both)
+
+        first = obs.features
+        return first, jax.lax.scan(step, (state, beliefs), jnp.arange(steps, dtype=jnp.int32))[1]
+
+    return jax.device_get(jax.jit(jax.vmap(episode))(jr.split(key, episodes)))
+
+
+def close(counts: Any, odds: Any) -> None:
+    """Counts are those of probabilities, but for one in ten million."""
+    counts, odds = np.asarray(counts, np.float64), np.asarray(odds, np.float64)
+    assert counts[odds == 0].sum() == 0
+    some = odds > 0
+    assert odds.sum() == pytest.approx(1, abs=1e-5)
+    if some.sum() > 1:
+        expected = odds[some] / odds[some].sum() * counts.sum()
+        assert stats.chisquare(counts[some], expected).pvalue > 1e-7
 
 
 @dataclass

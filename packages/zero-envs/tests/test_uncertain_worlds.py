@@ -18,6 +18,7 @@ import zero_envs
 from zero_envs import (
     Filtered,
     LightDark,
+    LightFilter,
     ParticleFilter,
     RockFilter,
     RockSample,
@@ -27,43 +28,12 @@ from zero_envs import (
 )
 from zero_envs.testing import check_environment
 
+from .helpers import close, play
+
 
 ROCKS = RockSample(2, ((0, 0), (1, 1)), (0, 1), max_steps=9)
 ROOM = Tag(((0, 0), (1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)), lasers=True, max_steps=9)
 WAYS = ((0, 1), (0, -1), (1, 0), (-1, 0))
-
-
-def play(env: Any, filters: list[Any], key: Any, episodes: int, steps: int) -> Any:
-    """Random play: what was done and seen, and what filters made of it, `[episodes, steps, ..]`.
-    Where the opponent of Tag is there, it is often tagged."""
-
-    def episode(key):
-        init_key, belief_key, key = jr.split(key, 3)
-        state = env.init(key=init_key)
-        obs = env.observe(state)
-        beliefs = [x.init(env, obs, key=jr.fold_in(belief_key, i)) for i, x in enumerate(filters)]
-
-        def step(carry, i):
-            state, beliefs = carry
-            draw, move, *keys = jr.split(jr.fold_in(key, i), 2 + len(filters))
-            action = jr.randint(draw, (), 0, env.num_actions, jnp.int32)
-            if isinstance(env, Tag):
-                tag = (state.agent == state.opponent) & (i % 2 == 1)
-                action = jnp.where(tag, 4, action)
-            state, transition = env.step(state, action, key=move)
-            obs = env.observe(state)
-            both = [
-                x.update(env, belief, action, obs, transition.last, key=k)
-                for x, belief, k in zip(filters, beliefs, keys, strict=True)
-            ]
-            beliefs = [belief for belief, _ in both]
-            seen = {"action": action, "features": obs.features, "last": transition.last}
-            return (state, beliefs), (seen, both)
-
-        first = obs.features
-        return first, jax.lax.scan(step, (state, beliefs), jnp.arange(steps, dtype=jnp.int32))[1]
-
-    return jax.device_get(jax.jit(jax.vmap(episode))(jr.split(key, episodes)))
 
 
 def stepped(env: Any, states: Any, actions: Any, key: Any) -> Any:
@@ -79,17 +49,6 @@ def stepped(env: Any, states: Any, actions: Any, key: Any) -> Any:
 
 def repeated(state: Any, number: int) -> Any:
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *jnp.shape(x))), state)
-
-
-def close(counts: Any, odds: Any) -> None:
-    """Counts are those of probabilities, but for one in ten million."""
-    counts, odds = np.asarray(counts, np.float64), np.asarray(odds, np.float64)
-    assert counts[odds == 0].sum() == 0
-    some = odds > 0
-    assert odds.sum() == pytest.approx(1, abs=1e-5)
-    if some.sum() > 1:
-        expected = odds[some] / odds[some].sum() * counts.sum()
-        assert stats.chisquare(counts[some], expected).pvalue > 1e-7
 
 
 # ---- RockSample
@@ -375,49 +334,6 @@ def _tag_odds(env, agent, opponent, row):
     return np.prod([reading_odds(d)[int(r)] for d, r in zip(lengths, row, strict=True)])
 
 
-# ---- LightDark
-
-
-@pytest.mark.parametrize("env", [LightDark(), LightDark.betazero(10), LightDark.betazero(5)])
-def test_light_dark_follows_the_rules(env, getkey):
-    starts = jax.jit(jax.vmap(lambda key: env.init(key=key).place))(jr.split(getkey(), 6000))
-    if env.spread:
-        close(np.bincount(np.asarray(starts).astype(int) + 30), np.full(61, 1 / 61))
-    else:
-        assert stats.kstest(np.asarray(starts), stats.norm(2, 3).cdf).pvalue > 1e-7
-    first, many = env.init(key=getkey()), _many(env)
-    log_prob = jax.jit(env.observation_log_prob)
-    for place, action in itertools.product((-59.5, -0.8, 0.9, 7.0), range(env.num_actions)):
-        state = eqx.tree_at(lambda s: s.place, first, jnp.float32(place))
-        after, transition, obs = many(state, jnp.int32(action), getkey())
-        move = env.moves[action]
-        place = min(max(place + move, -env.bound), env.bound)
-        np.testing.assert_allclose(after.place, place, atol=1e-5)
-        prize, scale, slope = (100, 1.0, 1.0) if env.light == 10 else (10, 1 / math.sqrt(2), 1)
-        stop = prize if abs(place) < 1 else -prize
-        pay = stop if move == 0 else -1.0 if env.spread else 0.0
-        assert (transition.reward == pay).all() and (transition.last == (move == 0)).all()
-        deviation = abs(place - env.light) * scale * slope + (1e-4 if env.light == 10 else 0.01)
-        law: Any = stats.norm(place, deviation)
-        read = np.asarray(obs.features[:, 0])
-        assert stats.kstest(read, law.cdf).pvalue > 1e-7 and (obs.features[:, 1] == 1).all()
-        one = jax.tree.map(lambda x: x[0], (obs, after))
-        said = log_prob(one[0], state, jnp.int32(action), one[1])
-        assert said == pytest.approx(law.logpdf(read[0]), abs=1e-2)
-    assert (env.observe(first).features == 0).all()
-
-
-def _many(env: Any) -> Any:
-    def run(state, action, key):
-        def one(key):
-            after, transition = env.step(state, action, key=key)
-            return after, transition, env.observe(after)
-
-        return jax.vmap(one)(jr.split(key, 500))
-
-    return jax.jit(run)
-
-
 # ---- Tiger
 
 
@@ -463,7 +379,8 @@ def test_particles_follow_the_tiger(effective):
 
 @pytest.mark.parametrize("env", [ROCKS, ROOM, LightDark(max_steps=4), Tiger(max_steps=9)])
 def test_worlds_keep_what_environments_promise(env, getkey):
-    exact = {RockSample: RockFilter(), Tag: TagFilter()}.get(type(env), ParticleFilter(8))
+    exact = {RockSample: RockFilter(), Tag: TagFilter(), LightDark: LightFilter(9)}
+    exact = exact.get(type(env), ParticleFilter(8))
     for one in (env, Filtered(env, exact)):
         report = check_environment(one, key=getkey(), num_steps=12, num_envs=64)
         assert report.truncated > 0 and (report.terminated > 0 or type(env) is Tiger)
@@ -499,6 +416,7 @@ ENVS: Any = zero_envs
         (lambda: ENVS.LightDark(noise=0.0), "noise=0.0"),
         (lambda: ENVS.LightDark(start=(0.0, -1.0)), "start=-1.0"),
         (lambda: ENVS.LightDark.betazero(7), "light=7.*5 or 10"),
+        (lambda: ENVS.LightFilter(1), "num_points=1.*2"),
         (lambda: ENVS.make("tiger", doors=3), r'make\("tiger"\).*doors'),
     ],
 )

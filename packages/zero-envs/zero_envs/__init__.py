@@ -96,7 +96,12 @@ if typing.TYPE_CHECKING:
         EnvironmentFacts as EnvironmentFacts,
         known_environments as known_environments,
     )
-    from ._light_dark import LightDark as LightDark, LightDarkState as LightDarkState
+    from ._light_dark import (
+        LightBelief as LightBelief,
+        LightDark as LightDark,
+        LightDarkState as LightDarkState,
+        LightFilter as LightFilter,
+    )
     from ._make import environment_facts as environment_facts, make as make
     from ._mine_posterior import (
         list_mines as list_mines,

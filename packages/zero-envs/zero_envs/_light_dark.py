@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy.stats as jss
@@ -19,6 +20,13 @@ from ._environment import (
     Observation,
     Transition,
 )
+from ._filtered import AbstractFilter
+
+
+#: A network sees lengths in this unit: smaller numbers take much longer to learn from.
+_UNIT = 2.0
+#: How many deviations from its mean a start can be for the filter.
+_TAILS = 5.0
 
 
 class LightDarkState(eqx.Module):
@@ -116,9 +124,8 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
         """Moves and reads, or stops."""
         action = checked_action(self, action)
         check_state(self, state.place, 0)
-        over = state.stopped | (state.steps >= self.max_steps)
-        move = jnp.asarray(self.moves, jnp.float32)[action]
-        place = jnp.clip(state.place + move, -self.bound, self.bound)
+        over = self._over(state)
+        move, place = self._moved(state.place, action)
         place = jnp.where(over, state.place, place)
         reading = place + self._deviation(place) * jr.normal(key, (), jnp.float32)
         stops = move == 0
@@ -129,11 +136,9 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
             state.stopped | (stops & ~over),
             steps,
         )
-        end = jnp.where(jnp.abs(place) < 1, self.reward, -self.reward)
+        reward = self._reward(stops, (jnp.abs(place) < 1).astype(jnp.float32))
         truncated = steps >= self.max_steps
-        return after, absorbing_transition(
-            over, jnp.where(stops, end, -self.cost), terminated=stops, truncated=truncated
-        )
+        return after, absorbing_transition(over, reward, terminated=stops, truncated=truncated)
 
     def observe(self, state: LightDarkState) -> Observation:
         """What was read; all actions are legal."""
@@ -156,5 +161,121 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
         possible = (there > 0) == (action >= 0)
         return jnp.where(possible, jnp.where(there > 0, density, 0.0), -jnp.inf)
 
+    def _over(self, state: LightDarkState) -> Bool[Array, ""]:
+        return state.stopped | (state.steps >= self.max_steps)
+
+    def _moved(
+        self, place: Float[Array, "*points"], action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Float[Array, "*points"]]:
+        move = jnp.asarray(self.moves, jnp.float32)[action]
+        return move, jnp.clip(place + move, -self.bound, self.bound)
+
+    def _reward(self, stops: Bool[Array, ""], near: Float[Array, ""]) -> Float[Array, ""]:
+        """To be expected where the origin is so likely to be near."""
+        return jnp.where(stops, self.reward * (2 * near - 1), -self.cost)
+
     def _deviation(self, place: Float[Array, ""]) -> Float[Array, ""]:
         return self.slope * jnp.abs(place - self.light) + self.noise
+
+
+class LightBelief(eqx.Module):
+    """What is known of LightDark.
+
+    **Attributes:**
+
+    - `places`: where the agent may be.
+    - `log_weights`: the log-probability of each place.
+    - `known`: a state of which the place means nothing, the rest as it is.
+    """
+
+    places: Float[Array, "*axes points"]
+    log_weights: Float[Array, "*axes points"]
+    known: LightDarkState
+
+
+class LightFilter(AbstractFilter[LightDarkState, LightBelief]):
+    """The belief of [`zero_envs.LightDark`][]: Bayes' rule over points that move as the agent does
+    (Bucy and Senne 1971, "Digital synthesis of non-linear filters"). It is exact where the start
+    is a whole number, and else as exact as the points are close.
+
+    A network sees the mean and the deviation of the place in units of 2 (`[1]` each) and how likely
+    it is that the agent would be right to stop (`[1]`).
+
+    **Arguments:**
+
+    - `num_points`: starts of which a normal one consists, evenly apart, up to 5 deviations from its
+        mean.
+    """
+
+    num_points: int = eqx.field(default=201, static=True)
+
+    def __check_init__(self):
+        check_count("LightFilter", 2, num_points=self.num_points)
+
+    def init(self, env: LightDark, obs: Observation, *, key: PRNGKeyArray) -> LightBelief:
+        del obs
+        if env.spread:
+            places = jnp.arange(-env.spread, env.spread + 1, dtype=jnp.float32)
+            log_weights = jnp.zeros_like(places)
+        else:
+            mean, deviation = env.start
+            numbers = jnp.arange(self.num_points, dtype=jnp.float32)
+            places = mean - _TAILS * deviation + self._apart(env) * numbers
+            log_weights = jss.norm.logpdf(places, mean, deviation)
+        return LightBelief(places, jax.nn.log_softmax(log_weights), env.init(key=key))
+
+    def update(
+        self,
+        env: LightDark,
+        belief: LightBelief,
+        action: Int[Array, ""],
+        obs: Observation,
+        last: Bool[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[LightBelief, Float[Array, ""]]:
+        del last, key
+        known, over = belief.known, env._over(belief.known)
+        move, places = env._moved(belief.places, action)
+        steps = known.steps + jnp.where(over, 0, 1)
+        stopped = known.stopped | ((move == 0) & ~over)
+        after = LightDarkState(known.place, obs.features[0], stopped, steps)
+        likely = lambda place: env.observation_log_prob(obs, known, action, _at(after, place))
+        log_weights = jax.nn.log_softmax(belief.log_weights + jax.vmap(likely)(places))
+        reward = env._reward(move == 0, self._near(env, places, belief.log_weights))
+        places = jnp.where(over, belief.places, places)
+        log_weights = jnp.where(over, belief.log_weights, log_weights)
+        return LightBelief(places, log_weights, after), jnp.where(over, 0.0, reward)
+
+    def sample(self, env: LightDark, belief: LightBelief, *, key: PRNGKeyArray) -> LightDarkState:
+        del env
+        return _at(belief.known, belief.places[jr.categorical(key, belief.log_weights)])
+
+    def features(
+        self, env: LightDark, belief: LightBelief, obs: Observation
+    ) -> dict[str, Float[Array, " 1"]]:
+        del obs
+        weights = jnp.exp(belief.log_weights)
+        mean = jnp.sum(weights * belief.places)
+        deviation = jnp.sqrt(jnp.sum(weights * jnp.square(belief.places - mean)))
+        near = self._near(env, belief.places, belief.log_weights)
+        shown = {"mean": mean / _UNIT, "deviation": deviation / _UNIT, "near": near}
+        return {name: number[None] for name, number in shown.items()}
+
+    def _apart(self, env: LightDark) -> float:
+        return 2 * _TAILS * env.start[1] / (self.num_points - 1)
+
+    def _near(
+        self, env: LightDark, places: Float[Array, " points"], log_weights: Float[Array, " points"]
+    ) -> Float[Array, ""]:
+        """How likely the agent is nearer than 1 to the origin."""
+        inside = 1 - jnp.abs(places)
+        # A point between others stands for what is nearest to it.
+        share = jnp.where(inside > 0, 1.0, 0.0)
+        if not env.spread:
+            share = jnp.clip(inside / self._apart(env) + 0.5, 0, 1)
+        return jnp.sum(jnp.exp(log_weights) * share)
+
+
+def _at(known: LightDarkState, place: Float[Array, ""]) -> LightDarkState:
+    return eqx.tree_at(lambda s: s.place, known, place)

@@ -26,7 +26,7 @@ from ._gymnax import gymnax_environment
 from ._hosted import Hosted
 from ._jumanji import jumanji_environment
 from ._known import check_name, EnvironmentFacts
-from ._light_dark import LightDark
+from ._light_dark import LightDark, LightFilter
 from ._minesweeper import Minesweeper
 from ._monsters import Monsters
 from ._othello import Othello
@@ -57,7 +57,8 @@ _OWN: dict[str, Callable[..., Any]] = {
 }
 #: What its player keeps a belief with in each of the above that hides its state.
 _FILTERS: dict[str, AbstractFilter] = {
-    **dict.fromkeys(("lightdark", "lightdark-10", "lightdark-5", "tiger"), ParticleFilter()),
+    **dict.fromkeys(("lightdark", "lightdark-10", "lightdark-5"), LightFilter()),
+    "tiger": ParticleFilter(),
     **dict.fromkeys(("rocksample-11-11", "rocksample-15-15", "rocksample-7-8"), RockFilter()),
     **dict.fromkeys(("lasertag", "tag"), TagFilter()),
 }

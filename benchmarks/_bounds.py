@@ -1,5 +1,5 @@
-"""What a belief would be worth if all that is hidden were seen at once and episodes had no limit of
-steps, which no player exceeds.
+"""Bounds of what a belief is worth where episodes have no limit of steps: the upper one if all that
+is hidden were seen at once, the lower one if nothing were seen any more.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from zero_envs._tag import _floor
 
 
 def mdp_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
-    """A function of ONE belief of the environment's own filter, or of its particles."""
+    """A function of ONE belief of the environment's own filter."""
     if isinstance(env, RockSample):
         rocks = jnp.asarray(_rocks(env, gamma), jnp.float32)
         return lambda belief: _expected(rocks, belief)
@@ -26,8 +26,43 @@ def mdp_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
         line = jnp.asarray(_line(env, gamma), jnp.float32)
         # A move of whole numbers from y brings the agent as near to the origin as from floor(|y|).
         at = lambda place: line[jnp.floor(jnp.abs(place)).astype(jnp.int32)]
-        return lambda belief: jnp.sum(jnp.exp(belief.log_weights) * at(belief.states.place))
+        return lambda belief: jnp.sum(jnp.exp(belief.log_weights) * at(belief.places))
     raise SystemExit(f"--leaves mdp: {type(env).__name__} has no table; choose another world")
+
+
+def blind_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
+    """A function of ONE belief of the environment's own filter: the best of the plans that stop
+    after some moves, whatever is observed meanwhile, and of never stopping."""
+    if not isinstance(env, LightDark):
+        raise SystemExit(f"--leaves blind: {type(env).__name__} has no such bound; leave it out")
+    bound, (ways, number) = int(env.bound), _walks(env)
+    paid = env.cost * (1 - gamma**number) / (1 - gamma)
+    paid, kept = jnp.asarray(paid, jnp.float32), jnp.asarray(gamma**number, jnp.float32)
+
+    def worth(belief: Any) -> jax.Array:
+        place, weights = belief.places, jnp.exp(belief.log_weights)
+        below = jnp.floor(place)
+        # After which moves it is nearer than 1: all that lead to 0, or to both sides of it.
+        odds = jnp.zeros(2 * bound + 2)
+        first = (bound - below).astype(jnp.int32)
+        odds = odds.at[first].add(weights)
+        odds = odds.at[first - 1].add(jnp.where(place > below, weights, 0.0))
+        stopped = kept * env.reward * (2 * odds[ways + bound] - 1) - paid
+        return jnp.maximum(jnp.max(stopped), -env.cost / (1 - gamma))
+
+    return worth
+
+
+def _walks(env: LightDark) -> tuple[np.ndarray, np.ndarray]:
+    """The distances that moves lead to, and the fewest moves to each."""
+    bound = int(env.bound)
+    number, reached = {0: 0}, [0]
+    for at in reached:
+        for to in (at + move for move in env.moves):
+            if abs(to) <= bound and to not in number:
+                number[to] = number[at] + 1
+                reached.append(to)
+    return np.asarray(reached), np.asarray([number[at] for at in reached])
 
 
 def _rocks(env: RockSample, gamma: float) -> np.ndarray:
