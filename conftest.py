@@ -168,6 +168,17 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
+_MEMBER = pytest.StashKey[list[str]]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Where another member's tests begin, Python's monitoring tells of every line again."""
+    member = item.nodeid.split("/")[:2]
+    if sys.version_info >= (3, 12) and item.session.stash.get(_MEMBER, member) != member:
+        sys.monitoring.restart_events()
+    item.session.stash[_MEMBER] = member
+
+
 @pytest.fixture(scope="session")
 def known_flags() -> Callable[..., tuple[str, ...]]:
     """`known_flags(*flags)`: those of the flags that this version of XLA knows."""

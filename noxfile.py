@@ -41,6 +41,8 @@ for found in importlib.metadata.distributions():
     editable = origin.get("dir_info", {}).get("editable", False)
     print(("editable-" if editable else "" if origin else "index-") + found.name)
 """
+#: Prints how coverage is to trace: Python's own monitoring costs no time, but is new.
+FASTEST_CORE = "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')"
 #: pytest on all cores, each app and each file whole in one process (conftest.py groups them), in
 #: the order of `testpaths`: the apps take longest, so they start first. `-n 0` after `--` runs
 #: everything in one process, as a debugger needs it.
@@ -173,14 +175,21 @@ def typecheck(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All fast tests. Arguments after `--` go to pytest; `-- --cov` alone also checks how much of
-    each member its own tests run."""
+    each member its own tests run, with the newest Python: from 3.12 on that costs no time."""
+    if session.posargs == ["--cov"]:
+        use_newest_python(session)
     sync(session, "tests")
     if session.posargs != ["--cov"]:
         session.run(*PYTEST, *session.posargs)
         return
     session.env["COVERAGE_FILE"] = data = str(cache() / "coverage")
     modules = [f"--cov={module_of(name)}" for name in DISTRIBUTIONS]
-    session.run(*PYTEST, *modules, "--cov-context=test", "--cov-report=")
+    # Python tells of each line once, and conftest.py lets it tell again where another member's
+    # tests begin. That coverage warns of what it therefore misses within a member is known.
+    core = str(session.run("python", "-c", FASTEST_CORE, silent=True)).strip()
+    known = ("-W", "ignore:Dynamic contexts aren't supported:coverage.exceptions.CoverageWarning")
+    options = ("--cov-context=test", "--cov-report=", *known)
+    session.run(*PYTEST, *modules, *options, env={"COVERAGE_CORE": core})
     for name, folder in DISTRIBUTIONS.items():
         # What importing the member runs belongs to no test, and counts as well.
         own = f"--contexts=^$,^{folder.relative_to(ROOT).as_posix()}/"
@@ -335,14 +344,7 @@ def newest(session: nox.Session) -> None:
 
     What a user gets who installs a package today; uv.lock holds an older JAX.
     """
-    for python in reversed(PYTHONS):
-        found = interpreter(python)
-        venv = ("uv", "venv", "--clear", "--python", found, session.virtualenv.location)
-        try:
-            session.run_install(*venv, external=True, stderr=subprocess.DEVNULL)
-            break
-        except nox.command.CommandFailed:
-            session.warn(f"Python {python} is not installed, and uv could not fetch it")
+    use_newest_python(session)
     resolve(session, "highest")
     session.run("python", "-c", "import jax; jax.print_environment_info()")
     session.run(*PYTEST, *(session.posargs or QUICK))
@@ -355,6 +357,18 @@ def flags(session: nox.Session, flag: str) -> None:
     double precision, the search for NaN, and another generator of random numbers."""
     sync(session, "tests")
     session.run(*PYTEST, *(session.posargs or FLAGGED), env=FLAGS[flag])
+
+
+def use_newest_python(session: nox.Session) -> None:
+    """Makes the session's environment anew, empty, with the newest Python to be had."""
+    for python in reversed(PYTHONS):
+        found = interpreter(python)
+        venv = ("uv", "venv", "--clear", "--python", found, session.virtualenv.location)
+        try:
+            session.run_install(*venv, external=True, stderr=subprocess.DEVNULL)
+            return
+        except nox.command.CommandFailed:
+            session.warn(f"Python {python} is not installed, and uv could not fetch it")
 
 
 def interpreter(python: str) -> str:
