@@ -278,6 +278,14 @@ _TAG: dict[str, Any] = _BELIEFS | {
     "entropy_decay": 0.3,
     "evaluate_every": 200,
 }
+_LIGHT: dict[str, Any] = _BELIEFS | {
+    "steps": 600,
+    "channels": 64,
+    "value_scale": 0.01,
+    "entropy_bonus": 0.1,
+    "entropy_decay": 0.0,
+    "evaluate_every": 100,
+}
 _BACKGAMMON: dict[str, Any] = {
     "steps": 1000,
     "envs": 256,
@@ -286,12 +294,16 @@ _BACKGAMMON: dict[str, Any] = {
     "channels": 64,
     "evaluate_every": 125,
 }
-#: By environment and agent. Tuned in RockSample (7,8), Tag and backgammon, in minutes of one core.
+#: By environment and agent. Tuned in RockSample (7,8), Tag, LightDark, LightDark(10) and backgammon,
+#: in minutes of one core.
 _TUNED: dict[tuple[str, Agent], dict[str, Any]] = {
     ("rocksample-7-8", "expert"): _ROCKS,
     ("rocksample-11-11", "expert"): _ROCKS,
     ("rocksample-15-15", "expert"): _ROCKS,
     ("tag", "expert"): _TAG,
+    ("lightdark", "expert"): _LIGHT,
+    ("lightdark-10", "expert"): _LIGHT | {"gamma": 0.9},
+    ("lightdark-5", "expert"): _LIGHT | {"gamma": 0.9, "value_scale": 0.1},
     ("pgx/backgammon", "alphazero"): _BACKGAMMON,
 }
 

@@ -377,7 +377,9 @@ def test_particles_follow_the_tiger(effective):
 # ---- All of them
 
 
-@pytest.mark.parametrize("env", [ROCKS, ROOM, LightDark(max_steps=4), Tiger(max_steps=9)])
+@pytest.mark.parametrize(
+    "env", [ROCKS, ROOM, Tag(ROOM.cells, max_steps=9), LightDark(max_steps=4), Tiger(max_steps=9)]
+)
 def test_worlds_keep_what_environments_promise(env, getkey):
     exact = {RockSample: RockFilter(), Tag: TagFilter(), LightDark: LightFilter(9)}
     exact = exact.get(type(env), ParticleFilter(8))

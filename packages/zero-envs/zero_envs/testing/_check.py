@@ -21,6 +21,7 @@ from .._environment import (
     Observation,
     Transition,
 )
+from .._filtered import Filtered
 from ._check_chance import check_chance
 from ._check_hidden import check_hidden
 from ._check_parts import (
@@ -77,7 +78,9 @@ def check_environment(
     - Every state that is not final has a legal action, or a legal value of each component.
     - Final states are absorbing: reward 0, discount 0 and `last`.
 
-    For an [`zero_envs.AbstractChanceEnvironment`][], also at the first, a middle and the last step:
+    For an [`zero_envs.AbstractChanceEnvironment`][], also at the first, a middle and the last step,
+    and for a [`zero_envs.Filtered`][] one whose filter knows its odds, with `imagine` for `step`,
+    where the episode is not over:
 
     - Afterstates are deterministic and hold no PRNG key.
     - The probabilities of the outcomes add up to 1.
@@ -181,9 +184,14 @@ def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> Enviro
         counts += check_laws(f"step {i}", over, transition)
         over = over | np.asarray(transition.last)
         _check_values(env, i, over, observation)
-    if isinstance(env, AbstractChanceEnvironment):
+    filtered = isinstance(env, Filtered)
+    if isinstance(env, AbstractChanceEnvironment) or (filtered and env.num_outcomes != 0):
+        draw = env.imagine if filtered else env.step
         stacked = jax.tree.map(lambda *x: jnp.concatenate([jnp.asarray(y) for y in x]), *looked)
-        check_chance(env, *stacked, key=jr.fold_in(skey, num_steps))
+        if filtered:  # what is believed after the end means nothing
+            going = np.flatnonzero(~np.asarray(stacked[2]))
+            stacked = jax.tree.map(lambda x: x[going], stacked)
+        check_chance(env, draw, *stacked, key=jr.fold_in(skey, num_steps))
     if isinstance(env, AbstractHiddenEnvironment):
         check_hidden(env, step, observe, played, key=jr.fold_in(skey, num_steps + 1))
     size = sum(x.nbytes for x in jax.tree.leaves(state)) // num_envs

@@ -1,4 +1,4 @@
-"""Checks of chance environments: the outcomes agree with `step`."""
+"""Checks of environments with known odds: the outcomes agree with `step`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,6 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from .._environment import AbstractChanceEnvironment
 from ._check_parts import batched, check_laws, check_pure, check_same, fail, key_leaf, kind, leaves
 
 
@@ -20,14 +19,16 @@ _DOUBT = 20.0
 
 
 def check_chance(
-    env: AbstractChanceEnvironment[Any],
+    env: Any,
+    step: Callable,
     state: PyTree[Array],
     action: Int[Array, " rows"],
     over: Bool[Array, " rows"],
     *,
     key: PRNGKeyArray,
 ) -> None:
-    """Checks the outcomes of `action` in each row of `state`, some of which are final (`over`)."""
+    """Checks the outcomes of `action` in each row of `state`, some of which are final (`over`),
+    beside those that `step` draws."""
     number = env.num_outcomes
     if type(number) is not int or number < 1:
         fail(f"num_outcomes is {number!r}; it must be a Python int of at least 1.")
@@ -45,8 +46,8 @@ def check_chance(
     probs = _probabilities(number, outcome_logits(after))
     landed = resolve(after, each)
     keys = jr.split(key, (len(action), _SAMPLES))
-    step = jax.vmap(lambda s, a, k: env.step(s, a, key=k), (None, None, 0))
-    stepped = jax.jit(jax.vmap(step))(state, action, keys)
+    many = jax.vmap(lambda s, a, k: step(s, a, key=k), (None, None, 0))
+    stepped = jax.jit(jax.vmap(many))(state, action, keys)
     check_pure("afterstate", afterstate, batched(env, "afterstate"), state, action)
     check_pure("outcome_logits", outcome_logits, batched(env, "outcome_logits"), after)
     check_pure("resolve", resolve, _resolver(env), after, each)
