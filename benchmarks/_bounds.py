@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from zero_envs import LightDark, RockSample, Tag
+from zero_envs import LightBelief, LightDark, RockSample, Tag
 from zero_envs._tag import _floor
 
 
 def mdp_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
-    """A function of ONE belief of the environment's own filter."""
+    """A function of ONE belief of the environment's own filter, or of LightDark in particles."""
     if isinstance(env, RockSample):
         rocks = jnp.asarray(_rocks(env, gamma), jnp.float32)
         return lambda belief: _expected(rocks, belief)
@@ -26,13 +26,13 @@ def mdp_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
         line = jnp.asarray(_line(env, gamma), jnp.float32)
         # A move of whole numbers from y brings the agent as near to the origin as from floor(|y|).
         at = lambda place: line[jnp.floor(jnp.abs(place)).astype(jnp.int32)]
-        return lambda belief: jnp.sum(jnp.exp(belief.log_weights) * at(belief.places))
+        return lambda belief: jnp.sum(jnp.exp(belief.log_weights) * at(_places(belief)))
     raise SystemExit(f"--leaves mdp: {type(env).__name__} has no table; choose another world")
 
 
 def blind_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
-    """A function of ONE belief of the environment's own filter: the best of the plans that stop
-    after some moves, whatever is observed meanwhile, and of never stopping."""
+    """A function of ONE belief of LightDark: the best of the plans that stop after some moves,
+    whatever is observed meanwhile, and of never stopping."""
     if not isinstance(env, LightDark):
         raise SystemExit(f"--leaves blind: {type(env).__name__} has no such bound; leave it out")
     bound, (ways, number) = int(env.bound), _walks(env)
@@ -40,7 +40,7 @@ def blind_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
     paid, kept = jnp.asarray(paid, jnp.float32), jnp.asarray(gamma**number, jnp.float32)
 
     def worth(belief: Any) -> jax.Array:
-        place, weights = belief.places, jnp.exp(belief.log_weights)
+        place, weights = _places(belief), jnp.exp(belief.log_weights)
         below = jnp.floor(place)
         # After which moves it is nearer than 1: all that lead to 0, or to both sides of it.
         odds = jnp.zeros(2 * bound + 2)
@@ -51,6 +51,10 @@ def blind_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
         return jnp.maximum(jnp.max(stopped), -env.cost / (1 - gamma))
 
     return worth
+
+
+def _places(belief: Any) -> jax.Array:
+    return belief.places if isinstance(belief, LightBelief) else belief.states.place
 
 
 def _walks(env: LightDark) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,130 @@
+"""What are rules of a search worth in play? Matches of a trained network with itself.
+
+One player searches by PUCT, visits counted, the other by the same with one thing changed:
+
+- `first play N`: an action without visits is worth its node's value, less N times the root of the
+  prior that was visited (KataGo), by Q-values as they are, whose exploration counts twice;
+- `plain`: by Q-values as they are and nothing else, where such an action is worth 0;
+- `spread`: exploration is wide where the Q-values of a node's actions differ: it counts
+  `1/2 + d / 0.2` times, at most 3/2, where d is their deviation by visits (KataGo has 1 at the
+  deviation that is usual);
+- `bound N`: of the actions with a tenth of the most visits that one is played whose Q-value less
+  `N / sqrt(visits)` is highest (LCB), by Q-values of all simulations;
+- `symmetries N`: the network is asked for N of the board's symmetries at once, whose mean is taken,
+  by the N-th part of the simulations: as many evaluations;
+- `gumbel`: Gumbel's search without noise.
+
+    uv run python benchmarks/search_rules.py --only "first play 0.2" "bound 0.3" --simulations 64
+
+JSON lines, of the change's view. Trees are kept between moves, but for Gumbel's search.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from _players import meet, trained_model
+
+from zero_envs import Observation
+from zero_nets import BoardSymmetries
+from zero_search import (
+    AbstractReadout,
+    FirstPlayUrgency,
+    PlainQ,
+    PUCT,
+    RootStatistics,
+    TreeSearch,
+    VisitCounts,
+)
+from zero_train import EnvironmentModel, PlanningActor
+
+
+class SpreadPUCT(PUCT):
+    """PUCT whose exploration grows with the spread of Q-values."""
+
+    def score(self, node: Any) -> Any:
+        seen = jnp.where(node.visits > 0, node.visits, 0.0)
+        total = jnp.maximum(jnp.sum(seen, axis=1, keepdims=True), 1.0)
+        mean = jnp.sum(seen * node.qvalues, axis=1, keepdims=True) / total
+        spread = jnp.sum(seen * jnp.square(node.qvalues - mean), axis=1, keepdims=True) / total
+        times = jnp.minimum(0.5 + jnp.sqrt(spread) / 0.2, 1.5)
+        values = self.qtransform(node)
+        return values + times * (super().score(node) - values)
+
+
+class LowerBound(AbstractReadout):
+    """The action whose value is most surely high."""
+
+    width: float
+
+    def __call__(self, root: RootStatistics, *, key: Any) -> Any:
+        _, weights, value = VisitCounts()(root, key=key)
+        visits = root.node.visits
+        most = jnp.max(jnp.where(weights > 0, visits, 0.0), axis=1, keepdims=True)
+        sure = root.node.qvalues - self.width / jnp.sqrt(jnp.maximum(visits, 1.0))
+        enough = (weights > 0) & (visits >= 0.1 * most)
+        action = jnp.argmax(jnp.where(enough, sure, -jnp.inf), axis=1)
+        return action.astype(jnp.int32), weights, value
+
+
+def averaged(model: EnvironmentModel, number: int) -> EnvironmentModel:
+    """A model that asks for so many symmetries of an 8x8 board: turns first, then mirrored."""
+    board = BoardSymmetries(8, 8, model.env.num_actions)
+    indices = jnp.asarray([0, 6, 2, 4, 1, 3, 5, 7][:number], jnp.int32)
+
+    def evaluate(obs: Observation) -> Any:
+        def one(index: Any) -> Any:
+            features = jax.tree.map(lambda x: board.features(x, index), obs.features)
+            logits, value = model.evaluate(Observation(features, board.actions(obs.legal, index)))
+            return jax.nn.log_softmax(board.actions(logits, board.inverse(index))), value
+
+        logits, values = jax.vmap(one)(indices)
+        return jax.nn.logsumexp(logits, axis=0), jnp.mean(values)
+
+    return EnvironmentModel(model.env, evaluate, model.gamma)
+
+
+def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], PlanningActor]]:
+    """By name, the player with that change."""
+
+    def by(planner: Any) -> Callable[[EnvironmentModel], PlanningActor]:
+        return lambda model: PlanningActor(planner, model)
+
+    def turned(number: int) -> Callable[[EnvironmentModel], PlanningActor]:
+        planner = TreeSearch(n // number, PUCT(c), reuse=True)
+        return lambda model: PlanningActor(planner, averaged(model, number))
+
+    first = lambda x: TreeSearch(n, PUCT(2 * c, FirstPlayUrgency(x)), reuse=True)
+    bound = lambda x: TreeSearch(n, PUCT(c), readout=LowerBound(x), reuse=True)
+    return {
+        **{f"first play {x}": by(first(x)) for x in (0.0, 0.2, 0.5)},
+        "plain": by(TreeSearch(n, PUCT(2 * c, PlainQ()), reuse=True)),
+        "spread": by(TreeSearch(n, SpreadPUCT(c), reuse=True)),
+        **{f"bound {x}": by(bound(x)) for x in (0.1, 0.3, 1.0)},
+        **{f"symmetries {x}": turned(x) for x in (2, 8)},
+        "gumbel": by(TreeSearch.gumbel(n, gumbel_scale=0.0)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("run", nargs="?", default="othello", help="a run of Othello, or the game")
+    parser.add_argument("--simulations", type=int, default=64)
+    parser.add_argument("--games", type=int, default=400)
+    parser.add_argument("--only", nargs="+", choices=changes(1.0, 8), default=list(changes(1.0, 8)))
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    model, c = trained_model(given.run)
+    plain = PlanningActor(TreeSearch(given.simulations, PUCT(c), reuse=True), model)
+    for name in given.only:
+        player = changes(c, given.simulations)[name](model)
+        size = {"games": given.games, "batch": min(given.games, 200), "seed": given.seed}
+        found = meet(model.env, player, plain, **size)
+        print(json.dumps({"change": name, "simulations": given.simulations} | found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
