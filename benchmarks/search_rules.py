@@ -72,11 +72,13 @@ class LowerBound(AbstractReadout):
 
 def averaged(model: EnvironmentModel, number: int) -> EnvironmentModel:
     """A model that asks for so many symmetries of an 8x8 board: turns first, then mirrored."""
-    board = BoardSymmetries(8, 8, model.env.num_actions)
+    env: Any = model.env
+    board = BoardSymmetries(8, 8, env.num_actions)
     indices = jnp.asarray([0, 6, 2, 4, 1, 3, 5, 7][:number], jnp.int32)
 
     def evaluate(obs: Observation) -> Any:
         def one(index: Any) -> Any:
+            assert obs.legal is not None
             features = jax.tree.map(lambda x: board.features(x, index), obs.features)
             logits, value = model.evaluate(Observation(features, board.actions(obs.legal, index)))
             return jax.nn.log_softmax(board.actions(logits, board.inverse(index))), value

@@ -294,8 +294,8 @@ _BACKGAMMON: dict[str, Any] = {
     "channels": 64,
     "evaluate_every": 125,
 }
-#: By environment and agent. Tuned in RockSample (7,8), Tag, LightDark, LightDark(10) and backgammon,
-#: in minutes of one core.
+#: By environment and agent. Tuned in RockSample (7,8), Tag, LightDark and backgammon, in minutes of
+#: one core.
 _TUNED: dict[tuple[str, Agent], dict[str, Any]] = {
     ("rocksample-7-8", "expert"): _ROCKS,
     ("rocksample-11-11", "expert"): _ROCKS,

@@ -70,16 +70,17 @@ def test_the_belief_of_light_dark_is_that_of_all_starts(env):
         places, log_odds = np.arange(-30.0, 31.0), np.zeros(61)
         if not env.spread:
             places = np.linspace(-13, 17, 12001)
-            log_odds = stats.norm(2, 3).logpdf(places)
+            log_odds = stats.norm.logpdf(places, 2, 3)
         over = False
         for t, action in enumerate(seen["action"][game]):
-            move, odds = env.moves[action], np.exp(log_odds - log_odds.max())
+            row, move = seen["features"][game, t], env.moves[action]
+            odds = np.exp(log_odds - log_odds.max())
             near = odds[np.abs(places) < 1].sum() / odds.sum()
             pay = env.reward * (2 * near - 1) if move == 0 else -env.cost
             if not over:
                 places = np.clip(places + move, -env.bound, env.bound)
                 scale = env.slope * np.abs(places - env.light) + env.noise
-                log_odds = log_odds + stats.norm(places, scale).logpdf(seen["features"][game, t, 0])
+                log_odds = log_odds + stats.norm.logpdf(row[0], places, scale)
                 close_stops += move == 0 and 0.003 < near < 0.997
             odds = np.exp(log_odds - log_odds.max())
             odds /= odds.sum()
