@@ -168,12 +168,12 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-_MEMBER = pytest.StashKey[list[str]]()
+_MEMBER = pytest.StashKey[tuple[str, ...]]()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Where another member's tests begin, Python's monitoring tells of every line again."""
-    member = item.nodeid.split("/")[:2]
+    member = item.path.relative_to(item.config.rootpath).parts[:-1][:2]
     if sys.version_info >= (3, 12) and item.session.stash.get(_MEMBER, member) != member:
         sys.monitoring.restart_events()
     item.session.stash[_MEMBER] = member

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 import zipfile
 from typing import Any
@@ -41,8 +42,6 @@ for found in importlib.metadata.distributions():
     editable = origin.get("dir_info", {}).get("editable", False)
     print(("editable-" if editable else "" if origin else "index-") + found.name)
 """
-#: Prints how coverage is to trace: Python's own monitoring costs no time, but is new.
-FASTEST_CORE = "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')"
 #: pytest on all cores, each app and each file whole in one process (conftest.py groups them), in
 #: the order of `testpaths`: the apps take longest, so they start first. `-n 0` after `--` runs
 #: everything in one process, as a debugger needs it.
@@ -73,6 +72,8 @@ FLAGS = {
 }
 #: The benchmarks that let a trained player play, and the run folder that they take it from.
 TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
+#: How the names of benchmarks end that take hours, and so run only where they are named.
+HOURS = ("_speedrun", "_ablations", "_ntuple", "_figure", "_rules")
 #: Own tests must cover this many percent of a member's lines.
 COVERAGE = 85
 #: Of each member, tests that cross much of its code in seconds, to be run from its wheel.
@@ -89,6 +90,17 @@ ALONE = {
     "zero-othello": ("test_board.py", "test_gtp.py"),
     "zero-spo": ("test_config.py",),
 }
+
+
+def installed(python: str) -> str | None:
+    """The interpreter of this version that lies beside the one that runs, as those of pyenv and uv
+    do, which neither uv nor nox may find by themselves."""
+    found = sorted(pathlib.Path(sys.base_prefix).parent.glob(f"*{python}.*/bin/python"))
+    return str(found[-1]) if found else None
+
+
+#: The newest Python beside the one that runs: from 3.12 on measuring coverage costs no time.
+NEWEST = next(filter(None, map(installed, reversed(PYTHONS))), None)
 
 
 def pyproject(path: pathlib.Path) -> dict[str, Any]:
@@ -172,24 +184,21 @@ def typecheck(session: nox.Session) -> None:
     session.run("pyright", "--pythonpath", str(python).strip(), *session.posargs)
 
 
-@nox.session
+@nox.session(python=NEWEST)
 def tests(session: nox.Session) -> None:
-    """All fast tests. Arguments after `--` go to pytest; `-- --cov` alone also checks how much of
-    each member its own tests run, with the newest Python: from 3.12 on that costs no time."""
-    if session.posargs == ["--cov"]:
-        use_newest_python(session)
+    """All fast tests, with the newest Python here. Arguments after `--` go to pytest; `-- --cov`
+    alone also checks how much of each member its own tests run."""
     sync(session, "tests")
     if session.posargs != ["--cov"]:
         session.run(*PYTEST, *session.posargs)
         return
     session.env["COVERAGE_FILE"] = data = str(cache() / "coverage")
     modules = [f"--cov={module_of(name)}" for name in DISTRIBUTIONS]
-    # Python tells of each line once, and conftest.py lets it tell again where another member's
-    # tests begin. That coverage warns of what it therefore misses within a member is known.
-    core = str(session.run("python", "-c", FASTEST_CORE, silent=True)).strip()
-    known = ("-W", "ignore:Dynamic contexts aren't supported:coverage.exceptions.CoverageWarning")
-    options = ("--cov-context=test", "--cov-report=", *known)
-    session.run(*PYTEST, *modules, *options, env={"COVERAGE_CORE": core})
+    # Python tells of each line once, and conftest.py has it tell again where another member's tests
+    # begin. Coverage warns of that, and on Python 3.11, which cannot, traces by itself.
+    traced = ("-W", "ignore::coverage.exceptions.CoverageWarning", "--cov-context=test")
+    session.env["COVERAGE_CORE"] = "sysmon"
+    session.run(*PYTEST, *modules, *traced, "--cov-report=")
     for name, folder in DISTRIBUTIONS.items():
         # What importing the member runs belongs to no test, and counts as well.
         own = f"--contexts=^$,^{folder.relative_to(ROOT).as_posix()}/"
@@ -344,7 +353,14 @@ def newest(session: nox.Session) -> None:
 
     What a user gets who installs a package today; uv.lock holds an older JAX.
     """
-    use_newest_python(session)
+    for python in reversed(PYTHONS):
+        found = installed(python) or python
+        venv = ("uv", "venv", "--clear", "--python", found, session.virtualenv.location)
+        try:
+            session.run_install(*venv, external=True, stderr=subprocess.DEVNULL)
+            break
+        except nox.command.CommandFailed:
+            session.warn(f"Python {python} is not installed, and uv could not fetch it")
     resolve(session, "highest")
     session.run("python", "-c", "import jax; jax.print_environment_info()")
     session.run(*PYTEST, *(session.posargs or QUICK))
@@ -357,25 +373,6 @@ def flags(session: nox.Session, flag: str) -> None:
     double precision, the search for NaN, and another generator of random numbers."""
     sync(session, "tests")
     session.run(*PYTEST, *(session.posargs or FLAGGED), env=FLAGS[flag])
-
-
-def use_newest_python(session: nox.Session) -> None:
-    """Makes the session's environment anew, empty, with the newest Python to be had."""
-    for python in reversed(PYTHONS):
-        found = interpreter(python)
-        venv = ("uv", "venv", "--clear", "--python", found, session.virtualenv.location)
-        try:
-            session.run_install(*venv, external=True, stderr=subprocess.DEVNULL)
-            return
-        except nox.command.CommandFailed:
-            session.warn(f"Python {python} is not installed, and uv could not fetch it")
-
-
-def interpreter(python: str) -> str:
-    """The one that pyenv has of this version, which uv does not find, or the version for uv."""
-    versions = pathlib.Path(os.environ.get("PYENV_ROOT", ".nox")) / "versions"
-    found = sorted(versions.glob(f"{python}.*/bin/python"))
-    return str(found[-1]) if found else python
 
 
 def resolve(session: nox.Session, resolution: str) -> None:
@@ -432,7 +429,7 @@ def bench(session: nox.Session) -> None:
         if name in TRAINED and not given and not RUN.exists():
             session.warn(f"{name} left out: first `uv run othello train --out runs/quick`")
             continue
-        if name.endswith(("_speedrun", "_ablations", "_ntuple")) and not given:  # they take hours
+        if name.endswith(HOURS) and not given:
             continue
         session.run("python", str(ROOT / "benchmarks" / f"{name}.py"), *options)
 

@@ -1,6 +1,6 @@
 """Searches that play a game with a trained network: matches, and what a move costs.
 
-What `search_reuse.py`, `search_leaves.py` and `search_rounds.py` have in common.
+What the benchmarks of searches and the ablations of Othello have in common.
 """
 
 import math

@@ -108,6 +108,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.leaves != "zero" and (given.playout or given.run):
         parser.error("--leaves judges leaves by itself; leave --playout and --run out")
+    if given.leaves != "zero" and not 0 < given.gamma < 1:
+        parser.error("--leaves knows bounds for --gamma between 0 and 1 alone")
     if not (given.simulations or given.run):
         parser.error("--simulations 0 plays a network alone; give --run")
     env, player = player_of(given)

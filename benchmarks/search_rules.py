@@ -32,6 +32,7 @@ from zero_envs import Observation
 from zero_nets import BoardSymmetries
 from zero_search import (
     AbstractReadout,
+    AbstractSelection,
     FirstPlayUrgency,
     PlainQ,
     PUCT,
@@ -42,8 +43,13 @@ from zero_search import (
 from zero_train import EnvironmentModel, PlanningActor
 
 
-class SpreadPUCT(PUCT):
+class SpreadPUCT(AbstractSelection):
     """PUCT whose exploration grows with the spread of Q-values."""
+
+    puct: PUCT
+
+    def prepare(self, logits: Any) -> Any:
+        return self.puct.prepare(logits)
 
     def score(self, node: Any) -> Any:
         seen = jnp.where(node.visits > 0, node.visits, 0.0)
@@ -51,8 +57,8 @@ class SpreadPUCT(PUCT):
         mean = jnp.sum(seen * node.qvalues, axis=1, keepdims=True) / total
         spread = jnp.sum(seen * jnp.square(node.qvalues - mean), axis=1, keepdims=True) / total
         times = jnp.minimum(0.5 + jnp.sqrt(spread) / 0.2, 1.5)
-        values = self.qtransform(node)
-        return values + times * (super().score(node) - values)
+        values = self.puct.qtransform(node)
+        return values + times * (self.puct.score(node) - values)
 
 
 class LowerBound(AbstractReadout):
@@ -104,7 +110,7 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
     return {
         **{f"first play {x}": by(first(x)) for x in (0.0, 0.2, 0.5)},
         "plain": by(TreeSearch(n, PUCT(2 * c, PlainQ()), reuse=True)),
-        "spread": by(TreeSearch(n, SpreadPUCT(c), reuse=True)),
+        "spread": by(TreeSearch(n, SpreadPUCT(PUCT(c)), reuse=True)),
         **{f"bound {x}": by(bound(x)) for x in (0.1, 0.3, 1.0)},
         **{f"symmetries {x}": turned(x) for x in (2, 8)},
         "gumbel": by(TreeSearch.gumbel(n, gumbel_scale=0.0)),
@@ -120,6 +126,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     model, c = trained_model(given.run)
+    if getattr(model.env, "num_actions", 0) != 65:
+        parser.error(f"{given.run} is not a run of Othello, whose symmetries these are")
     plain = PlanningActor(TreeSearch(given.simulations, PUCT(c), reuse=True), model)
     for name in given.only:
         player = changes(c, given.simulations)[name](model)

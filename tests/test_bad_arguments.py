@@ -47,6 +47,7 @@ GIVEN: dict[type, dict[str, Any]] = {
     zero_envs.LightDark: {},
     zero_envs.Minesweeper: {},
     zero_envs.Monsters: {},
+    zero_envs.LightFilter: {},
     zero_envs.ParticleFilter: {},
     zero_envs.Pendulum: {},
     zero_envs.RockSample: {"size": 3, "rocks": ((0, 1),), "start": (0, 0)},

@@ -185,16 +185,17 @@ class Pair(Fuse):
     num_players: int = 2
 
 
-class Certain(RockFilter):
-    """Takes every check for right."""
+class Wrong(RockFilter):
+    """Expects what is read to be good too often."""
 
     def outcome_logits(self, env, belief, action):
-        return jnp.round(super().outcome_logits(env, belief, action))
+        logits = super().outcome_logits(env, belief, action)
+        return jax.nn.log_softmax(logits + jnp.arange(2.0))
 
 
 def test_wrong_odds_are_found(getkey):
-    env = Filtered(RockSample(3, ((0, 0), (1, 1)), (0, 1), max_steps=4), Certain())
-    with pytest.raises(AssertionError, match="outcome_logits"):
+    env = Filtered(RockSample(3, ((0, 0), (1, 1)), (0, 1), max_steps=4), Wrong())
+    with pytest.raises(AssertionError, match="imagine does not draw outcomes"):
         check_environment(env, key=getkey(), num_steps=4, num_envs=32)
 
 

@@ -57,47 +57,85 @@ def _many(env: Any) -> Any:
     return jax.jit(run)
 
 
-@pytest.mark.parametrize(
-    "env", [LightDark(bound=33.0), LightDark.betazero(10), LightDark.betazero(5)]
-)
+AT_THE_LIGHT = LightDark((-1, 0, 1), cost=0.0, start=(9.0, 1.0), spread=0, max_steps=6)
+WORLDS = [
+    LightDark(bound=33.0, max_steps=6),
+    LightDark.betazero(10),
+    LightDark.betazero(5),
+    AT_THE_LIGHT,
+]
+
+
+@pytest.mark.parametrize("env", WORLDS)
 def test_the_belief_of_light_dark_is_that_of_all_starts(env):
     """Bayes' rule over whole numbers, of which moves beyond the bound make one, or many points;
     with the points that the filter has by default it comes near."""
-    filters = [LightFilter(3001), LightFilter()]
+    filters, mean, reach = [LightFilter(3001), LightFilter()], env.start[0], 5 * env.start[1]
     first, (seen, both) = play(env, filters, jr.key(3), 24, 8)
-    close_stops, far = 0, []
+    fine, coarse = (_told(env, x, *y) for x, y in zip(filters, both, strict=True))
+    unsure, far = 0, []
     for game in range(len(first)):
         places, log_odds = np.arange(-30.0, 31.0), np.zeros(61)
         if not env.spread:
-            places = np.linspace(-13, 17, 12001)
-            log_odds = stats.norm.logpdf(places, 2, 3)
+            places = np.linspace(mean - reach, mean + reach, 12001)
+            log_odds = stats.norm.logpdf(places, *env.start)
         over = False
         for t, action in enumerate(seen["action"][game]):
-            row, move = seen["features"][game, t], env.moves[action]
-            odds = np.exp(log_odds - log_odds.max())
-            near = odds[np.abs(places) < 1].sum() / odds.sum()
-            pay = env.reward * (2 * near - 1) if move == 0 else -env.cost
+            row, move, near = seen["features"][game, t], env.moves[action], _near(places, log_odds)
             if not over:
                 places = np.clip(places + move, -env.bound, env.bound)
                 scale = env.slope * np.abs(places - env.light) + env.noise
+                pay = 2 * _near(places, log_odds) - 1 if move == 0 else -env.cost / env.reward
                 log_odds = log_odds + stats.norm.logpdf(row[0], places, scale)
-                close_stops += move == 0 and 0.003 < near < 0.997
-            odds = np.exp(log_odds - log_odds.max())
-            odds /= odds.sum()
-            mean = odds @ places
-            wanted = [0 if over else pay / env.reward, mean, np.sqrt(odds @ (places - mean) ** 2)]
-            (fine, told), coarse = ([x[game, t] for x in _told(env, *one)] for one in both)
-            np.testing.assert_allclose(told, wanted, atol=0.02)
-            far.append(np.abs(coarse[1] - wanted))
+                unsure += move == 0 and 0.003 < near < 0.997
+            odds = _odds(log_odds)
+            deviation = np.sqrt(odds @ (places - odds @ places) ** 2)
+            wanted = [0 if over else pay, odds @ places / 2, deviation / 2, _near(places, log_odds)]
+            np.testing.assert_allclose(fine[game, t], wanted, atol=0.02)
             if env.spread:
-                np.testing.assert_allclose(fine, odds, atol=1e-3)
-            over |= move == 0
-    assert close_stops > 2 and np.mean(far) < 0.02, np.mean(far, axis=0)
+                np.testing.assert_allclose(np.exp(both[0][0].log_weights[game, t]), odds, atol=1e-3)
+            if not over:
+                far.append(np.abs(coarse[game, t] - wanted))
+            over |= move == 0 or t + 1 == env.max_steps
+    assert (np.mean(far, axis=0) < 0.02).all() and (unsure > 2 or env is AT_THE_LIGHT)
 
 
-def _told(env, belief, reward):
-    """The odds, and the reward for each that a stop may bring, the mean and the deviation."""
-    odds, places = np.exp(belief.log_weights), belief.places
-    mean = np.sum(odds * places, axis=-1)
-    deviation = np.sqrt(np.sum(odds * (places - mean[..., None]) ** 2, axis=-1))
-    return odds, np.stack([reward / env.reward, mean, deviation], axis=-1)
+def _odds(log_odds):
+    odds = np.exp(log_odds - log_odds.max())
+    return odds / odds.sum()
+
+
+def _near(places, log_odds):
+    return _odds(log_odds)[np.abs(places) < 1].sum()
+
+
+def _told(env, filter, belief, reward):
+    """The reward in units of the largest, and what a network sees: `[games, steps, 4]`."""
+    obs = env.observe(env.init(key=jr.key(0)))  # which the belief says all of
+    shown = jax.vmap(jax.vmap(lambda x: filter.features(env, x, obs)))(belief)
+    each = [reward / env.reward, *(shown[x][..., 0] for x in ("mean", "deviation", "near"))]
+    return np.stack(each, axis=-1)
+
+
+@pytest.mark.parametrize("env", [LightDark(), LightDark.betazero(10)])
+def test_samples_are_drawn_from_the_belief_of_light_dark(env, getkey):
+    exact, many = LightFilter(), jr.split(getkey(), 6000)
+    state = env.init(key=getkey())
+    belief = exact.init(env, env.observe(state), key=getkey())
+    state, transition = env.step(state, jnp.int32(env.num_actions - 1), key=getkey())
+    update = jax.jit(lambda *x: exact.update(env, *x, key=jr.key(0))[0])
+    belief = update(belief, jnp.int32(env.num_actions - 1), env.observe(state), transition.last)
+    drawn = jax.jit(jax.vmap(lambda key: exact.sample(env, belief, key=key)))(many)
+    assert (drawn.steps == 1).all() and (drawn.reading == state.reading).all()
+    places, odds = np.asarray(belief.places), np.exp(belief.log_weights)
+    number = np.abs(np.asarray(drawn.place)[:, None] - places).argmin(axis=1)
+    np.testing.assert_allclose(np.bincount(number, minlength=len(places)) / 6000, odds, atol=0.04)
+    assert (len(np.unique(drawn.place)) > 3000) == (not env.spread)
+
+
+def test_a_start_that_is_known_is_a_belief(getkey):
+    env, exact = LightDark(spread=0, start=(2.0, 0.0)), LightFilter()
+    obs = env.observe(env.init(key=getkey()))
+    belief = exact.init(env, obs, key=getkey())
+    shown = exact.features(env, belief, obs)
+    assert [float(x[0]) for x in shown.values()] == pytest.approx([1, 0, 0], abs=1e-6)

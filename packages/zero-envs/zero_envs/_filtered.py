@@ -272,7 +272,7 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
 
     - `env`: an environment that hides something.
     - `filter`: how the belief follows from the observations: a [`zero_envs.ParticleFilter`][] for
-        any [`zero_envs.AbstractObservedEnvironment`][], or an exact filter of one environment.
+        any [`zero_envs.AbstractObservedEnvironment`][], or a filter of one environment.
     """
 
     env: AbstractObservedEnvironment[State]

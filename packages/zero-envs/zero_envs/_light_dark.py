@@ -171,7 +171,7 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
         return move, jnp.clip(place + move, -self.bound, self.bound)
 
     def _reward(self, stops: Bool[Array, ""], near: Float[Array, ""]) -> Float[Array, ""]:
-        """To be expected where the origin is so likely to be near."""
+        """The expected reward, given the probability that the origin is nearer than 1."""
         return jnp.where(stops, self.reward * (2 * near - 1), -self.cost)
 
     def _deviation(self, place: Float[Array, ""]) -> Float[Array, ""]:
@@ -185,7 +185,7 @@ class LightBelief(eqx.Module):
 
     - `places`: where the agent may be.
     - `log_weights`: the log-probability of each place.
-    - `known`: a state of which the place means nothing, the rest as it is.
+    - `known`: a state whose place is 0, the rest as it is.
     """
 
     places: Float[Array, "*axes points"]
@@ -196,15 +196,16 @@ class LightBelief(eqx.Module):
 class LightFilter(AbstractFilter[LightDarkState, LightBelief]):
     """The belief of [`zero_envs.LightDark`][]: Bayes' rule over points that move as the agent does
     (Bucy and Senne 1971, "Digital synthesis of non-linear filters"). It is exact where the start
-    is a whole number, and else as exact as the points are close.
+    is a whole number. Each point of a normal start stands for all places that are nearest to it,
+    so at the light less is known than the noise allows.
 
     A network sees the mean and the deviation of the place in units of 2 (`[1]` each) and how likely
     it is that the agent would be right to stop (`[1]`).
 
     **Arguments:**
 
-    - `num_points`: starts of which a normal one consists, evenly apart, up to 5 deviations from its
-        mean.
+    - `num_points`: how many points a normal start has, evenly spaced up to 5 deviations from its
+        mean. A start at whole numbers has one for each.
     """
 
     num_points: int = eqx.field(default=201, static=True)
@@ -219,10 +220,10 @@ class LightFilter(AbstractFilter[LightDarkState, LightBelief]):
             log_weights = jnp.zeros_like(places)
         else:
             mean, deviation = env.start
-            numbers = jnp.arange(self.num_points, dtype=jnp.float32)
-            places = mean - _TAILS * deviation + self._apart(env) * numbers
-            log_weights = jss.norm.logpdf(places, mean, deviation)
-        return LightBelief(places, jax.nn.log_softmax(log_weights), env.init(key=key))
+            away = jnp.linspace(-_TAILS, _TAILS, self.num_points, dtype=jnp.float32)
+            places, log_weights = mean + deviation * away, -jnp.square(away) / 2
+        known = _at(env.init(key=key), jnp.float32(0))
+        return LightBelief(places, jax.nn.log_softmax(log_weights), known)
 
     def update(
         self,
@@ -248,8 +249,10 @@ class LightFilter(AbstractFilter[LightDarkState, LightBelief]):
         return LightBelief(places, log_weights, after), jnp.where(over, 0.0, reward)
 
     def sample(self, env: LightDark, belief: LightBelief, *, key: PRNGKeyArray) -> LightDarkState:
-        del env
-        return _at(belief.known, belief.places[jr.categorical(key, belief.log_weights)])
+        point_key, place_key = jr.split(key)
+        place = belief.places[jr.categorical(point_key, belief.log_weights)]
+        aside = jr.uniform(place_key, (), jnp.float32, -0.5, 0.5) * self._apart(env)
+        return _at(belief.known, jnp.clip(place + aside, -env.bound, env.bound))
 
     def features(
         self, env: LightDark, belief: LightBelief, obs: Observation
@@ -263,17 +266,19 @@ class LightFilter(AbstractFilter[LightDarkState, LightBelief]):
         return {name: number[None] for name, number in shown.items()}
 
     def _apart(self, env: LightDark) -> float:
-        return 2 * _TAILS * env.start[1] / (self.num_points - 1)
+        """The length of the line that a point stands for."""
+        return 0.0 if env.spread else 2 * _TAILS * env.start[1] / (self.num_points - 1)
 
     def _near(
         self, env: LightDark, places: Float[Array, " points"], log_weights: Float[Array, " points"]
     ) -> Float[Array, ""]:
         """How likely the agent is nearer than 1 to the origin."""
-        inside = 1 - jnp.abs(places)
-        # A point between others stands for what is nearest to it.
-        share = jnp.where(inside > 0, 1.0, 0.0)
-        if not env.spread:
-            share = jnp.clip(inside / self._apart(env) + 0.5, 0, 1)
+        half = self._apart(env) / 2
+        if half == 0:
+            share = (jnp.abs(places) < 1).astype(jnp.float32)
+        else:
+            inside = jnp.clip(places + half, -1, 1) - jnp.clip(places - half, -1, 1)
+            share = inside / (2 * half)
         return jnp.sum(jnp.exp(log_weights) * share)
 
 

@@ -78,9 +78,7 @@ def check_environment(
     - Every state that is not final has a legal action, or a legal value of each component.
     - Final states are absorbing: reward 0, discount 0 and `last`.
 
-    For an [`zero_envs.AbstractChanceEnvironment`][], also at the first, a middle and the last step,
-    and for a [`zero_envs.Filtered`][] one whose filter knows its odds, with `imagine` for `step`,
-    where the episode is not over:
+    For an [`zero_envs.AbstractChanceEnvironment`][], also at the first, a middle and the last step:
 
     - Afterstates are deterministic and hold no PRNG key.
     - The probabilities of the outcomes add up to 1.
@@ -88,6 +86,9 @@ def check_environment(
         satisfies the conditions above.
     - `step` results in possible outcomes, with their frequencies. A correct environment fails this
         check with a probability below 10^-8.
+
+    The same is checked of a [`zero_envs.Filtered`][] environment whose filter knows the odds:
+    `imagine` takes the place of `step`, and states after the end are left out.
 
     For an [`zero_envs.AbstractHiddenEnvironment`][], also at every step, with two results of
     `resample`:
@@ -186,12 +187,12 @@ def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> Enviro
         _check_values(env, i, over, observation)
     filtered = isinstance(env, Filtered)
     if isinstance(env, AbstractChanceEnvironment) or (filtered and env.num_outcomes != 0):
-        draw = env.imagine if filtered else env.step
         stacked = jax.tree.map(lambda *x: jnp.concatenate([jnp.asarray(y) for y in x]), *looked)
         if filtered:  # what is believed after the end means nothing
             going = np.flatnonzero(~np.asarray(stacked[2]))
             stacked = jax.tree.map(lambda x: x[going], stacked)
-        check_chance(env, draw, *stacked, key=jr.fold_in(skey, num_steps))
+        name = "imagine" if filtered else "step"
+        check_chance(env, name, *stacked, key=jr.fold_in(skey, num_steps))
     if isinstance(env, AbstractHiddenEnvironment):
         check_hidden(env, step, observe, played, key=jr.fold_in(skey, num_steps + 1))
     size = sum(x.nbytes for x in jax.tree.leaves(state)) // num_envs

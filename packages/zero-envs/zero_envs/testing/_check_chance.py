@@ -20,7 +20,7 @@ _DOUBT = 20.0
 
 def check_chance(
     env: Any,
-    step: Callable,
+    name: str,
     state: PyTree[Array],
     action: Int[Array, " rows"],
     over: Bool[Array, " rows"],
@@ -28,16 +28,16 @@ def check_chance(
     key: PRNGKeyArray,
 ) -> None:
     """Checks the outcomes of `action` in each row of `state`, some of which are final (`over`),
-    beside those that `step` draws."""
+    beside those that the method `name` of the environment draws."""
     number = env.num_outcomes
     if type(number) is not int or number < 1:
         fail(f"num_outcomes is {number!r}; it must be a Python int of at least 1.")
     afterstate = jax.jit(batched(env, "afterstate"))
     # Waiting prevents two programs with host callbacks from running at once.
     after = jax.block_until_ready(afterstate(state, action))
-    if name := key_leaf(after):
+    if leaf := key_leaf(after):
         fail(
-            f"afterstate{name} is a PRNG key, so the outcome is determined before it is drawn; it "
+            f"afterstate{leaf} is a PRNG key, so the outcome is determined before it is drawn; it "
             "must depend on `outcome_logits` only."
         )
     check_same("afterstate", after, afterstate(state, action))
@@ -46,17 +46,18 @@ def check_chance(
     probs = _probabilities(number, outcome_logits(after))
     landed = resolve(after, each)
     keys = jr.split(key, (len(action), _SAMPLES))
+    step = getattr(env, name)
     many = jax.vmap(lambda s, a, k: step(s, a, key=k), (None, None, 0))
     stepped = jax.jit(jax.vmap(many))(state, action, keys)
     check_pure("afterstate", afterstate, batched(env, "afterstate"), state, action)
     check_pure("outcome_logits", outcome_logits, batched(env, "outcome_logits"), after)
     check_pure("resolve", resolve, _resolver(env), after, each)
-    _check_signature(stepped, landed)
+    _check_signature(name, stepped, landed)
     possible = probs > 0
     finished = np.broadcast_to(np.asarray(over)[:, None], possible.shape)
     transitions = jax.tree.map(lambda x: np.asarray(x)[possible], landed[1])
     check_laws("an outcome", finished[possible], transitions)
-    _check_frequencies(probs, landed, stepped)
+    _check_frequencies(name, probs, landed, stepped)
 
 
 def _resolver(env: Any) -> Callable:
@@ -80,21 +81,21 @@ def _probabilities(number: int, logits: Any) -> Float[np.ndarray, "rows outcomes
     return probs
 
 
-def _check_signature(stepped: Any, landed: Any) -> None:
-    """Compares `[rows, samples, ...]` of `step` with `[rows, outcomes, ...]` of `resolve`."""
+def _check_signature(method: str, stepped: Any, landed: Any) -> None:
+    """Compares `[rows, samples, ...]` of a step with `[rows, outcomes, ...]` of `resolve`."""
     old, new = jax.tree.structure(stepped), jax.tree.structure(landed)
     if old != new:
-        fail(f"resolve returns the structure {new} and step {old}; both must agree.")
+        fail(f"resolve returns the structure {new} and {method} {old}; both must agree.")
     for (name, x), (_, y) in zip(leaves(stepped), leaves(landed), strict=True):
         if kind(x, 2) != kind(y, 2):
             fail(
-                f"{name} is {kind(x, 2)} after step and {kind(y, 2)} after resolve; both must "
+                f"{name} is {kind(x, 2)} after {method} and {kind(y, 2)} after resolve; both must "
                 "agree."
             )
 
 
 def _check_frequencies(
-    probs: Float[np.ndarray, "rows outcomes"], landed: Any, stepped: Any
+    name: str, probs: Float[np.ndarray, "rows outcomes"], landed: Any, stepped: Any
 ) -> None:
     """A chi-square test over all rows together.
 
@@ -104,7 +105,7 @@ def _check_frequencies(
     """
     statistic, freedom, worst = 0.0, 0, (0.0, "")
     for row, p in enumerate(probs):
-        counts, expected = _count(p, *(_row(x, row) for x in (landed, stepped)))
+        counts, expected = _count(name, p, *(_row(x, row) for x in (landed, stepped)))
         terms = (counts - expected) ** 2 / expected
         statistic, freedom = statistic + terms.sum(), freedom + len(terms) - 1
         i = int(np.argmax(terms))
@@ -112,7 +113,7 @@ def _check_frequencies(
         worst = max(worst, (terms[i], seen))
     if statistic > freedom + 2 * np.sqrt(freedom * _DOUBT) + 2 * _DOUBT:
         fail(
-            "step does not draw outcomes with the probabilities of outcome_logits: one occurred "
+            f"{name} does not draw outcomes with the probabilities of outcome_logits: one occurred "
             f"{worst[1]} (chi-square {statistic:.0f}, {freedom} degrees of freedom)."
         )
 
@@ -122,6 +123,7 @@ def _row(x: Any, row: int) -> list[np.ndarray]:
 
 
 def _count(
+    name: str,
     probs: Float[np.ndarray, " outcomes"],
     landed: list[np.ndarray],
     stepped: list[np.ndarray],
@@ -140,7 +142,7 @@ def _count(
         free, left = free & ~hit, left[~same]
     if free.any():
         fail(
-            f"{free.sum()} of {_SAMPLES} results of step are not results of `resolve` for any "
+            f"{free.sum()} of {_SAMPLES} results of {name} are not results of `resolve` for any "
             "outcome of positive probability; states, rewards and ends must be equal."
         )
     bins.sort(reverse=True)
