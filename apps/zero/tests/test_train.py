@@ -245,7 +245,7 @@ def test_what_is_given_of_beliefs_reaches_the_agent():
     given = {"entropy_bonus": 0.2, "entropy_decay": 0.25}
     agent: Any = build_loop(dataclasses.replace(config, **given)).agent
     bonuses = [agent.entropy_bonus(jnp.int32(x)) for x in (0, total // 2, total, 2 * total)]
-    np.testing.assert_allclose(bonuses, [0.2, 0.125, 0.05, 0.05], rtol=1e-5)
+    np.testing.assert_allclose(bonuses, [0.2, 0.1, 0.05, 0.05], rtol=1e-5)
     for planner, noise in ((agent.explorer, 1.0), (agent.planner, 0.0)):
         assert planner.root.gumbel_scale == noise
         for part in (planner.root, planner.selection, planner.readout):

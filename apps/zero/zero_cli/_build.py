@@ -150,10 +150,10 @@ def _parts(config: Config, world: World, *, key: PRNGKeyArray) -> PartsNet:
 
 def _entropy_bonus(config: Config) -> Any:
     """The bonus, as a function of the gradient steps before where it falls."""
-    most, fall = config.entropy_bonus, 1 - config.entropy_decay
+    most, left = config.entropy_bonus, config.entropy_decay
     total = config.steps * config.updates
     done = lambda updates: jnp.minimum(updates.astype(jnp.float32) / total, 1.0)
-    return (lambda updates: most * (1 - fall * done(updates))) if fall else most
+    return (lambda updates: most * left ** done(updates)) if left < 1 else most
 
 
 def _tower(config: Config, world: World, *, key: PRNGKeyArray) -> Chain:

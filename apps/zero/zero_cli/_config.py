@@ -76,9 +76,9 @@ class Config(AbstractTreeSearchConfig):
     """Sampled agents: actions that are drawn from the policy at every node of a search."""
     entropy_bonus: NonNegative = 0.0
     """All but alphazero: weight of the policy's entropy, which its loss is lowered by."""
-    entropy_decay: Fraction = 1.0
-    """Expert iteration, sampled-alphazero: the entropy bonus falls evenly to this fraction of
-    itself until the end of the run; 1 keeps it constant."""
+    entropy_decay: Annotated[float, Interval(ge=0.001, le=1)] = 1.0
+    """Expert iteration, sampled-alphazero: the entropy bonus falls exponentially to this fraction
+    of itself until the end of the run; 1 keeps it constant."""
     value_scale: NonNegative = 0.0
     """Expert iteration with Gumbel: Q-values are added to logits as they are, times this and 50
     plus the most visits of an action, and the trained player searches so too. With 0 those of a
@@ -266,8 +266,8 @@ _ROCKS: dict[str, Any] = _BELIEFS | {
     "channels": 32,
     "network": "parts",
     "value_scale": 0.005,
-    "entropy_bonus": 0.1,
-    "entropy_decay": 0.0,
+    "entropy_bonus": 0.3,
+    "entropy_decay": 0.02,
     "evaluate_every": 250,
 }
 _TAG: dict[str, Any] = _BELIEFS | {
@@ -283,7 +283,7 @@ _LIGHT: dict[str, Any] = _BELIEFS | {
     "channels": 64,
     "value_scale": 0.01,
     "entropy_bonus": 0.1,
-    "entropy_decay": 0.0,
+    "entropy_decay": 0.05,
     "evaluate_every": 100,
 }
 _BACKGAMMON: dict[str, Any] = {
@@ -301,6 +301,7 @@ _TUNED: dict[tuple[str, Agent], dict[str, Any]] = {
     ("rocksample-11-11", "expert"): _ROCKS,
     ("rocksample-15-15", "expert"): _ROCKS,
     ("tag", "expert"): _TAG,
+    ("lasertag", "expert"): _TAG | {"steps": 1300, "entropy_decay": 0.1},
     ("lightdark", "expert"): _LIGHT,
     ("lightdark-10", "expert"): _LIGHT | {"gamma": 0.9},
     ("lightdark-5", "expert"): _LIGHT | {"gamma": 0.9, "value_scale": 0.1},
