@@ -24,21 +24,21 @@ SIMULATIONS = (30, 100, 300, 1000, 3000)
 ROWS = (
     (
         "RockSample (7,8)",
-        "zero, leaves worth what they would be if nothing were hidden",
+        "zero, MDP leaves",
         3000,
         "belief_worlds.py --leaves mdp --c 10 --runs 512 --batch 256 --steps 60 --seed 1",
     ),
-    ("RockSample (7,8)", "POMCP on one thread", 3000, "belief_pomcp.py --runs 100 --steps 60"),
+    ("RockSample (7,8)", "POMCP, one thread", 3000, "belief_pomcp.py --runs 100 --steps 60"),
     (
         "LightDark",
-        "zero, leaves worth what the best blind plan is",
-        3000,
+        "zero, blind leaves",
+        1000,
         "belief_worlds.py --world lightdark --leaves blind --c 5 --max-depth 20 --runs 512 "
         "--batch 256 --steps 40 --seed 1",
     ),
     (
         "LightDark",
-        "the same with 200 particles",
+        "the same, 200 particles",
         300,
         "belief_worlds.py --world lightdark --leaves blind --c 5 --max-depth 20 --runs 512 "
         "--batch 256 --steps 40 --seed 1 --particles 200",
@@ -50,7 +50,7 @@ def measure(out: pathlib.Path) -> list[dict[str, Any]]:
     """The JSON lines of all rows, in the file's order, without those of other commands."""
     lines = [json.loads(x) for x in out.read_text().splitlines()] if out.exists() else []
     known = {(x["of"], x["simulations"]) for x in lines}
-    for world, planner, most, command in ROWS:
+    for _, _, most, command in ROWS:
         for simulations in SIMULATIONS:
             if simulations > most or (command, simulations) in known:
                 continue
@@ -58,12 +58,13 @@ def measure(out: pathlib.Path) -> list[dict[str, Any]]:
             call = [sys.executable, str(HERE / script), *flags, "--simulations", str(simulations)]
             found = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True)
             line = json.loads(found.stdout.splitlines()[-1])
-            line |= {"of": command, "where": world, "planner": planner, "simulations": simulations}
+            line |= {"of": command, "simulations": simulations}
             lines.append(line)
             with out.open("a") as file:
                 print(json.dumps(line), file=file)
             print(json.dumps(line), flush=True)
-    return [line for line in lines if line["of"] in [command for *_, command in ROWS]]
+    names = {command: {"where": world, "planner": planner} for world, planner, _, command in ROWS}
+    return [line | names[line["of"]] for line in lines if line["of"] in names]
 
 
 def draw(lines: list[dict[str, Any]], to: pathlib.Path) -> None:
@@ -78,10 +79,10 @@ def draw(lines: list[dict[str, Any]], to: pathlib.Path) -> None:
             those.sort(key=lambda x: x["simulations"])
             column_of = lambda name, those=those: [x[name] for x in those]
             at = column_of("simulations")
-            above.errorbar(at, column_of("mean"), column_of("error"), marker="o", label=planner)
-            below.plot(at, column_of("decisions_a_second"), marker="o")
+            above.errorbar(at, column_of("mean"), column_of("error"), marker="o")
+            below.plot(at, column_of("decisions_a_second"), marker="o", label=planner)
         above.set(title=world, ylabel="mean discounted return")
-        above.legend(fontsize=8)
+        below.legend(fontsize=8)
         below.set(xlabel="simulations a move", ylabel="decisions a second of a core")
         below.set(xscale="log", yscale="log")
     with matplotlib.rc_context({"svg.hashsalt": to.stem}):  # the same lines, the same file

@@ -271,11 +271,11 @@ _ROCKS: dict[str, Any] = _BELIEFS | {
     "evaluate_every": 250,
 }
 _TAG: dict[str, Any] = _BELIEFS | {
-    "steps": 1000,
+    "steps": 1300,
     "channels": 64,
     "value_scale": 0.02,
     "entropy_bonus": 0.03,
-    "entropy_decay": 0.3,
+    "entropy_decay": 0.1,
     "evaluate_every": 200,
 }
 _LIGHT: dict[str, Any] = _BELIEFS | {
@@ -301,7 +301,7 @@ _TUNED: dict[tuple[str, Agent], dict[str, Any]] = {
     ("rocksample-11-11", "expert"): _ROCKS,
     ("rocksample-15-15", "expert"): _ROCKS,
     ("tag", "expert"): _TAG,
-    ("lasertag", "expert"): _TAG | {"steps": 1300, "entropy_decay": 0.1},
+    ("lasertag", "expert"): _TAG,
     ("lightdark", "expert"): _LIGHT,
     ("lightdark-10", "expert"): _LIGHT | {"gamma": 0.9},
     ("lightdark-5", "expert"): _LIGHT | {"gamma": 0.9, "value_scale": 0.1},

@@ -79,7 +79,7 @@ def test_the_belief_of_light_dark_is_that_of_all_starts(env):
         if not env.spread:
             places = np.linspace(mean - reach, mean + reach, 12001)
             log_odds = stats.norm.logpdf(places, *env.start)
-        over = False
+        over, pay = False, 0.0
         for t, action in enumerate(seen["action"][game]):
             row, move, near = seen["features"][game, t], env.moves[action], _near(places, log_odds)
             if not over:
