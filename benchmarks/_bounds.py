@@ -42,7 +42,8 @@ def blind_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
     def worth(belief: Any) -> jax.Array:
         place, weights = _places(belief), jnp.exp(belief.log_weights)
         below = jnp.floor(place)
-        # After which moves it is nearer than 1: all that lead to 0, or to both sides of it.
+        # How likely each move leads nearer than 1 to the origin: that of -floor(place) does, and
+        # where the place is no whole number so does one less.
         odds = jnp.zeros(2 * bound + 2)
         first = (bound - below).astype(jnp.int32)
         odds = odds.at[first].add(weights)

@@ -200,7 +200,8 @@ class LightFilter(AbstractFilter[LightDarkState, LightBelief]):
     so at the light less is known than the noise allows.
 
     A network sees the mean and the deviation of the place in units of 2 (`[1]` each) and how likely
-    it is that the agent would be right to stop (`[1]`).
+    it is that the agent would be right to stop (`[1]`). An observation without a reading, which
+    follows no action, makes the belief NaN.
 
     **Arguments:**
 
