@@ -4,6 +4,7 @@ One player searches by PUCT, visits counted, the other by the same with one thin
 
 - `first play N`: an action without visits is worth its node's value, less N times the root of the
   prior that was visited (KataGo), by Q-values as they are, whose exploration counts twice;
+- `exploration N`: with N times PUCT's constant;
 - `plain`: by Q-values as they are and nothing else, where such an action is worth 0;
 - `spread`: exploration is wide where the Q-values of a node's actions differ: it counts
   `1/2 + d / 0.2` times, at most 3/2, where d is their deviation by visits (KataGo has 1 at the
@@ -31,14 +32,12 @@ from _players import meet, trained_model
 from zero_envs import Observation
 from zero_nets import BoardSymmetries
 from zero_search import (
-    AbstractReadout,
     AbstractSelection,
     FirstPlayUrgency,
+    LowerBound,
     PlainQ,
     PUCT,
-    RootStatistics,
     TreeSearch,
-    VisitCounts,
 )
 from zero_train import EnvironmentModel, PlanningActor
 
@@ -59,21 +58,6 @@ class SpreadPUCT(AbstractSelection):
         times = jnp.minimum(0.5 + jnp.sqrt(spread) / 0.2, 1.5)
         values = self.puct.qtransform(node)
         return values + times * (self.puct.score(node) - values)
-
-
-class LowerBound(AbstractReadout):
-    """The action whose value is most surely high."""
-
-    width: float
-
-    def __call__(self, root: RootStatistics, *, key: Any) -> Any:
-        _, weights, value = VisitCounts()(root, key=key)
-        visits = root.node.visits
-        most = jnp.max(jnp.where(weights > 0, visits, 0.0), axis=1, keepdims=True)
-        sure = root.node.qvalues - self.width / jnp.sqrt(jnp.maximum(visits, 1.0))
-        enough = (weights > 0) & (visits >= 0.1 * most)
-        action = jnp.argmax(jnp.where(enough, sure, -jnp.inf), axis=1)
-        return action.astype(jnp.int32), weights, value
 
 
 def averaged(model: EnvironmentModel, number: int) -> EnvironmentModel:
@@ -107,11 +91,14 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
 
     first = lambda x: TreeSearch(n, PUCT(2 * c, FirstPlayUrgency(x)), reuse=True)
     bound = lambda x: TreeSearch(n, PUCT(c), readout=LowerBound(x), reuse=True)
+    wide = lambda x, y: TreeSearch(n, PUCT(x * c), readout=LowerBound(y), reuse=True)
     return {
+        **{f"wide {x} bound {y}": by(wide(x, y)) for x in (0.5, 2.0, 4.0) for y in (0.1, 0.3)},
         **{f"first play {x}": by(first(x)) for x in (0.0, 0.2, 0.5)},
+        **{f"exploration {x}": by(TreeSearch(n, PUCT(x * c), reuse=True)) for x in (0.25, 0.5, 2.0, 4.0)},
         "plain": by(TreeSearch(n, PUCT(2 * c, PlainQ()), reuse=True)),
         "spread": by(TreeSearch(n, SpreadPUCT(PUCT(c)), reuse=True)),
-        **{f"bound {x}": by(bound(x)) for x in (0.1, 0.3, 1.0)},
+        **{f"bound {x}": by(bound(x)) for x in (0.0, 0.1, 0.3, 1.0)},
         **{f"symmetries {x}": turned(x) for x in (2, 8)},
         "gumbel": by(TreeSearch.gumbel(n, gumbel_scale=0.0)),
     }
@@ -126,7 +113,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     model, c = trained_model(given.run)
-    if getattr(model.env, "num_actions", 0) != 65:
+    turned = any(name.startswith("symmetries") for name in given.only)
+    if turned and getattr(model.env, "num_actions", 0) != 65:
         parser.error(f"{given.run} is not a run of Othello, whose symmetries these are")
     plain = PlanningActor(TreeSearch(given.simulations, PUCT(c), reuse=True), model)
     for name in given.only:

@@ -87,6 +87,7 @@ GIVEN: dict[type, dict[str, Any]] = {
     search.DirichletNoise: {},
     search.FirstPlayUrgency: {},
     search.GaussianNoise: {"scale": 0.1},
+    search.LowerBound: {},
     search.Hindsight: {"planner": TREE, "num_trees": 2},
     search.PUCB: {},
     search.PUCT: {},
@@ -130,7 +131,7 @@ MEANINGFUL = {
     "resample_below": (0.0,), "value_scale": (0.0,), "maxvisit_init": (0.0,),
     "min_particles": (0,), "actor_devices": (0,), "reanalyse": (0.0,), "effective": (0.0,),
     "light": (0.0, -1.0), "slope": (0.0,), "reward": (0.0,), "cost": (0.0,), "bound": (0.0,),
-    "spread": (0,),
+    "spread": (0,), "width": (0.0,), "share": (0.0,),
 }  # fmt: skip
 
 

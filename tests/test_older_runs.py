@@ -39,6 +39,7 @@ ADDED = {
     "decay": 1.0,
     "memory": False,
     "memory_steps": 16,
+    "player_exploration": 2.5,
 }
 
 

@@ -19,7 +19,7 @@ from zero_app._play._service import MOST, Service
 from zero_app._play._thinking import Thinker
 from zero_app._play._watch_game import _moves
 from zero_envs import PgxEnvironment
-from zero_search import TreeSearch
+from zero_search import LowerBound, TreeSearch
 from zero_train import EnvironmentModel, PlanningActor
 
 from .noughts import prefers_low_cells, WON
@@ -154,6 +154,17 @@ def test_a_search_ends_once_the_position_is_proven(start, monkeypatch):
     assert game.play(int(plan.action)).over
     plan.stats["proven"] = jnp.asarray(False)
     assert not thinker._decided(game, plan, more=0)
+
+
+def test_only_a_player_of_the_most_visited_move_ends_once_that_is_certain(start, monkeypatch):
+    clock = Time(monkeypatch)
+    game = after(start, *WON[:4])  # X wins at once
+    sure = TreeSearch.alphazero(OWN, readout=LowerBound())
+    done = [
+        int(Thinker(player, now=lambda: clock.now).thought(game).plan.visits.sum())
+        for player in (PLAYER, PlanningActor(sure, MODEL))
+    ]
+    assert done[0] < done[1] == OWN
 
 
 def test_a_halving_is_a_whole_plan(start, monkeypatch):

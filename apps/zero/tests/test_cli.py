@@ -119,6 +119,10 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["train", "jumanji/FlatPack-v0", "--agent", "spo"], "give one of sampled-alphazero, s"),
         (["train", "2048", "--memory"], "--memory was given without --agent muzero"),
         (
+            ["train", "2048", "--player-exploration", "1"],
+            "--player-exploration was given without --agent alphazero",
+        ),
+        (
             ["train", "2048", "--value-scale", "1", "--search", "puct"],
             "--value-scale was given without --agent expert --search gumbel",
         ),

@@ -107,6 +107,7 @@ class Config(AbstractTreeSearchConfig):
             "entropy_bonus": 0.0,
             "entropy_decay": 1.0,
             "value_scale": 0.0,
+            "player_exploration": 2.5,
         }
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
@@ -127,11 +128,13 @@ class Config(AbstractTreeSearchConfig):
             "memory_steps": self.memory,
             "entropy_decay": self.agent in ("expert", "sampled-alphazero"),
             "value_scale": self.agent == "expert" and self.search == "gumbel",
+            "player_exploration": self.agent == "alphazero",
         }
         others = {
             "memory_steps": "--memory",
             "entropy_decay": "--agent expert",
             "value_scale": "--agent expert --search gumbel",
+            "player_exploration": "--agent alphazero",
         }
         for name, is_used in used.items():
             if not is_used and getattr(self, name) != self.absent[name]:

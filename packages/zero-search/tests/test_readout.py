@@ -1,10 +1,21 @@
 """From a root to a policy, with every number known."""
 
+import dataclasses
+
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
 
-from zero_search import NodeStatistics, RootStatistics, SoftmaxQ, Temperature
+from zero_search import (
+    LowerBound,
+    NodeStatistics,
+    RootStatistics,
+    SoftmaxQ,
+    Temperature,
+    VisitCounts,
+)
 
 
 def test_softmax_of_q_values_breaks_ties_by_index(getkey):
@@ -32,6 +43,31 @@ def test_softmax_of_q_values_breaks_ties_by_index(getkey):
     assert np.allclose(weights[1:], [[0, 0.5, 0.5], [0, 0, 0], [1, 0, 0]])
     cooled, _ = read(Temperature(first=0.0, then=1.0, moves=1))
     assert cooled.tolist() == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("width, share", [(0.0, 0.0), (0.3, 0.1), (2.0, 0.0), (0.3, 1.0)])
+def test_the_highest_lower_bound_is_that_of_a_loop(width, share):
+    rng = np.random.default_rng(0)
+    visits = rng.integers(0, 40, (64, 6)) * (rng.random((64, 6)) < 0.8)
+    visits[0] = 0
+    qvalues = np.round(rng.uniform(-1, 1, visits.shape), 1)  # with equal ones
+    sound = rng.random(visits.shape) < 0.8
+    root = statistics_of(jnp.asarray(qvalues, jnp.float32), jnp.asarray(visits > 0))
+    node = dataclasses.replace(root.node, visits=jnp.asarray(visits, jnp.float32))
+    root = dataclasses.replace(root, node=node, sound=jnp.asarray(sound))
+    read = lambda readout, seed: readout(root, key=jr.split(jr.key(seed), len(visits)))
+    action, weights, value = jax.jit(read, static_argnums=0)(LowerBound(width, share), 0)
+    _, counted, worth = read(VisitCounts(), 1)
+    assert np.array_equal(weights, counted) and np.array_equal(value, worth)
+    for row in range(len(visits)):
+        most = max([n for n, ok in zip(visits[row], sound[row]) if ok], default=0)
+        best, highest = 0, -np.inf
+        for a, n in enumerate(visits[row]):
+            if n > 0 and sound[row, a] and n >= share * most:
+                bound = qvalues[row, a] - width / np.sqrt(n)
+                if bound > highest + 1e-6:
+                    best, highest = a, bound
+        assert action[row] == best, row
 
 
 def statistics_of(qvalues, known):

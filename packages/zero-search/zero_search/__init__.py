@@ -8,7 +8,7 @@
 - Rules of a tree search: selections (`PUCT`, `UCB1`, `PUCB`), transforms of Q-values (`ByMinMax`,
   `ByParentAndSiblings`, `CompletedByMixedValue`, `FirstPlayUrgency`, `PlainQ`), backups
   (`MeanBackup`, `MaxBackup`), noise (`DirichletNoise`, `GaussianNoise`) and readouts
-  (`VisitCounts`, `SoftmaxQ`).
+  (`VisitCounts`, `LowerBound`, `SoftmaxQ`).
 - To look inside: `read_tree` returns a `SearchTree`.
 - `zero_search.mctx` has the functions of mctx.
 """
@@ -44,6 +44,7 @@ from ._root import (
     AbstractRootNoise as AbstractRootNoise,
     AbstractRootRule as AbstractRootRule,
     DirichletNoise as DirichletNoise,
+    LowerBound as LowerBound,
     PriorRoot as PriorRoot,
     SoftmaxQ as SoftmaxQ,
     VisitCounts as VisitCounts,

@@ -157,7 +157,8 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     considered: Count = 8
     """Gumbel: moves considered at the root."""
     exploration: NonNegative = 1.25
-    """PUCT: weight of the prior."""
+    """PUCT: weight of the prior. The trained player of other agents than alphazero searches with
+    it, too."""
     noise: Fraction = 0.25
     """PUCT: fraction of Dirichlet noise in the root's prior."""
     concentration: Annotated[float, Ge(1e-6)] = 10.0
@@ -167,6 +168,8 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     temperature: NonNegative = 0.0
     """PUCT: temperature at which moves of later plies are sampled from the visits; at 0 the most
     visited move is played."""
+    player_exploration: NonNegative = 2.5
+    """alphazero: weight of the prior where the trained player searches, which is by PUCT."""
     player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
     value_weight: NonNegative = 1.0
@@ -177,7 +180,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
     play."""
 
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"temperature": 0.0})
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
+        {"temperature": 0.0, "player_exploration": 2.5}
+    )
 
     def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
         """The planner of self-play; `parts` are of [`zero_search.TreeSearch`][], for PUCT."""
@@ -197,24 +202,25 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
             return zero_search.TreeSearch.muzero(self.simulations, **parts)
         return zero_search.TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
 
-    def planner(self) -> "zero_search.TreeSearch":
+    def planner(self, **parts: Any) -> "zero_search.TreeSearch":
         """The planner of the trained player: without noise, it plays the most visited move, and
         keeps the subtree of the move that was played. Over a model whose root needs the observation
-        no tree can be kept: replace it by one without `reuse`."""
-        return zero_search.TreeSearch.alphazero(
-            self.player_simulations, c=self.exploration, reuse=True, kernels="auto"
-        )
+        no tree can be kept: replace it by one without `reuse`. `parts` are of
+        [`zero_search.TreeSearch`][]."""
+        own: dict[str, Any] = {"c": self.exploration, "reuse": True, "kernels": "auto"}
+        return zero_search.TreeSearch.alphazero(self.player_simulations, **(own | parts))
 
     def alphazero(
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
     ) -> "zero_train.ExpertIteration":
-        """The agent of this configuration. `network` and `model` are as for
+        """The agent of this configuration. Its player plays the move of the highest lower bound
+        ([`zero_search.LowerBound`][]), which is stronger than the most visited one. `network` and `model` are as for
         [`zero_train.ExpertIteration.alphazero`][], and `parts` others of its arguments, in place of
         those of the configuration."""
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
-            "planner": self.planner(),
+            "planner": self.planner(c=self.player_exploration, readout=zero_search.LowerBound()),
             "value_weight": self.value_weight,
             "value_mix": self.value_mix,
             "l2": 0.0,

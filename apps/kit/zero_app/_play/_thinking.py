@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from zero_search import Plan, read_tree, Tree, TreeSearch
+from zero_search import Plan, PriorRoot, read_tree, Tree, TreeSearch
 from zero_train import AbstractActor, AbstractLatentModel
 
 from ._clock import Clock
@@ -50,16 +50,16 @@ class Thinker:
         self._most = math.inf if most is None else most
         self._now = now
         self._actor: Any = None
-        self._own, self._part, self._adds_up = 0, 1, False
+        self._own, self._part, self._can_stop = 0, 1, False
         player: Any = actor
         planner = getattr(player, "planner", None)
         if isinstance(planner, TreeSearch) and not isinstance(player.model, AbstractLatentModel):
             self._own = planner.num_simulations
             self._room = max(_ROOM, 2 * self._own + 1)
-            # Other rules at the root share out the simulations of a whole plan.
-            self._adds_up = planner.can_stop_early
+            self._can_stop = planner.can_stop_early
             turns = self._own // planner.num_leaves
-            parts = math.ceil(turns / _PART) if self._adds_up else 1
+            # Other rules at the root share out the simulations of a whole plan.
+            parts = math.ceil(turns / _PART) if isinstance(planner.root, PriorRoot) else 1
             self._part = turns // parts * planner.num_leaves
             planner = dataclasses.replace(
                 planner,
@@ -102,8 +102,9 @@ class Thinker:
 
     def think(self, game: Game, clock: Clock | None) -> Iterator[tuple[Plan, Tree | None]]:
         """As `grow`, until the player has its simulations, or with a clock until a further part may
-        take more than what is left of its share of the time. It ends sooner once no simulation that
-        may follow could make another move the most visited, or the position is proven."""
+        take more than what is left of its share of the time. It ends sooner once the position is
+        proven, or if the most visited move is played, once no simulation that may follow could make
+        it another."""
         began, share = self._now(), math.inf if clock is None else clock.share()
         for plan, tree in self.grow(game):
             yield plan, tree
@@ -131,7 +132,7 @@ class Thinker:
         if "proven" in plan.stats:  # what is most visited may still be proven to be worse
             return bool(plan.stats["proven"])
         *_, second, first = sorted([-math.inf, *plan.visits[[*game.legal]].tolist()])
-        return self._adds_up and first - second > more
+        return self._can_stop and first - second > more
 
     def _follow(self, game: Game) -> None:
         """Brings what is kept to this position."""
