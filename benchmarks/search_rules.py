@@ -95,7 +95,10 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
     return {
         **{f"wide {x} bound {y}": by(wide(x, y)) for x in (0.5, 2.0, 4.0) for y in (0.1, 0.3)},
         **{f"first play {x}": by(first(x)) for x in (0.0, 0.2, 0.5)},
-        **{f"exploration {x}": by(TreeSearch(n, PUCT(x * c), reuse=True)) for x in (0.25, 0.5, 2.0, 4.0)},
+        **{
+            f"exploration {x}": by(TreeSearch(n, PUCT(x * c), reuse=True))
+            for x in (0.25, 0.5, 2.0, 4.0)
+        },
         "plain": by(TreeSearch(n, PUCT(2 * c, PlainQ()), reuse=True)),
         "spread": by(TreeSearch(n, SpreadPUCT(PUCT(c)), reuse=True)),
         **{f"bound {x}": by(bound(x)) for x in (0.0, 0.1, 0.3, 1.0)},

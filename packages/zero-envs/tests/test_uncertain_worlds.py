@@ -25,6 +25,7 @@ from zero_envs import (
     Tag,
     TagFilter,
     Tiger,
+    TigerFilter,
 )
 from zero_envs.testing import check_environment
 
@@ -355,20 +356,23 @@ def test_the_optimum_of_the_tiger():
 
 
 @pytest.mark.parametrize("effective", [0.0, 0.5, 1.0])
-def test_particles_follow_the_tiger(effective):
+def test_the_belief_in_the_tiger_is_exact_and_particles_come_near(effective):
     """Whether they are never, sometimes or always drawn anew."""
     env = Tiger(max_steps=8)
-    first, (seen, both) = play(env, [ParticleFilter(1000, effective)], jr.key(2), 16, 8)
-    ((belief, expected),) = both
+    filters = [TigerFilter(), ParticleFilter(1000, effective)]
+    first, (seen, both) = play(env, filters, jr.key(2), 16, 8)
+    (exact, awaited), (belief, expected) = both
     for game in range(len(first)):
         right = 0.5
         for t, action in enumerate(seen["action"][game]):
             reward = -1.0 if action == 0 else 10 - 110 * (right if action == 2 else 1 - right)
+            assert awaited[game, t] == pytest.approx(reward, abs=1e-4)
             assert expected[game, t] == pytest.approx(reward, abs=9)
             heard = seen["features"][game, t].argmax()
             law = {0: (0.5, 0.5), 1: (0.15, 0.85), 2: (0.85, 0.15)}[int(heard)]
             before = 0.5 if action else right
             right = before * law[0] / (before * law[0] + (1 - before) * law[1])
+            assert jax.nn.sigmoid(exact.log_odds[game, t]) == pytest.approx(right, abs=1e-5)
             weights = np.exp(belief.log_weights[game, t])
             assert weights @ belief.states.tiger[game, t] == pytest.approx(right, abs=0.1)
     assert (belief.lost == 0).all()
@@ -382,8 +386,8 @@ def test_particles_follow_the_tiger(effective):
 )
 def test_worlds_keep_what_environments_promise(env, getkey):
     exact = {RockSample: RockFilter(), Tag: TagFilter(), LightDark: LightFilter(9)}
-    exact = exact.get(type(env), ParticleFilter(8))
-    for one in (env, Filtered(env, exact)):
+    exact[Tiger] = TigerFilter()
+    for one in (env, Filtered(env, exact[type(env)])):
         report = check_environment(one, key=getkey(), num_steps=12, num_envs=64)
         assert report.truncated > 0 and (report.terminated > 0 or type(env) is Tiger)
 

@@ -138,7 +138,12 @@ if typing.TYPE_CHECKING:
         TagFilter as TagFilter,
         TagState as TagState,
     )
-    from ._tiger import Tiger as Tiger, TigerState as TigerState
+    from ._tiger import (
+        Tiger as Tiger,
+        TigerBelief as TigerBelief,
+        TigerFilter as TigerFilter,
+        TigerState as TigerState,
+    )
     from ._time_limit import TimeLimit as TimeLimit, TimeLimitState as TimeLimitState
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -19,7 +19,7 @@ from ._environment import (
     AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
 )
-from ._filtered import AbstractFilter, Filtered, ParticleFilter
+from ._filtered import AbstractFilter, Filtered
 from ._game2048 import Game2048
 from ._gymnasium import ale_environment, envpool_environment, gymnasium_environment
 from ._gymnax import gymnax_environment
@@ -34,7 +34,7 @@ from ._pgx import PgxEnvironment
 from ._playground import PlaygroundEnvironment
 from ._rock_sample import RockFilter, RockSample
 from ._tag import Tag, TagFilter
-from ._tiger import Tiger
+from ._tiger import Tiger, TigerFilter
 
 
 _OWN: dict[str, Callable[..., Any]] = {
@@ -58,7 +58,7 @@ _OWN: dict[str, Callable[..., Any]] = {
 #: What its player keeps a belief with in each of the above that hides its state.
 _FILTERS: dict[str, AbstractFilter] = {
     **dict.fromkeys(("lightdark", "lightdark-10", "lightdark-5"), LightFilter()),
-    "tiger": ParticleFilter(),
+    "tiger": TigerFilter(),
     **dict.fromkeys(("rocksample-11-11", "rocksample-15-15", "rocksample-7-8"), RockFilter()),
     **dict.fromkeys(("lasertag", "tag"), TagFilter()),
 }

@@ -1,9 +1,10 @@
 """The tiger problem, the smallest world in which listening pays."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ._environment import (
     absorbing_transition,
@@ -14,6 +15,7 @@ from ._environment import (
     Observation,
     Transition,
 )
+from ._filtered import AbstractChanceFilter
 
 
 _LISTEN = 0
@@ -102,3 +104,88 @@ class Tiger(AbstractObservedEnvironment[TigerState]):
         possible = (action == _LISTEN) == (heard > 0)
         probability = jnp.where(possible, jnp.where(heard > 0, right, 1.0), 0.0)
         return jnp.log(probability).astype(jnp.float32)
+
+
+class TigerBelief(eqx.Module):
+    """What is known of the tiger problem.
+
+    **Attributes:**
+
+    - `log_odds`: that the tiger is behind the right door.
+    - `known`: a state whose tiger is behind the left door, the rest as it is.
+    """
+
+    log_odds: Float[Array, "*axes"]
+    known: TigerState
+
+
+class TigerFilter(AbstractChanceFilter[TigerState, TigerBelief]):
+    """The exact belief of [`zero_envs.Tiger`][]. A network sees the probability that the tiger is
+    behind the right door, `[1]`. An observation that no state can show makes the belief NaN.
+    """
+
+    def init(self, env: Tiger, obs: Observation, *, key: PRNGKeyArray) -> TigerBelief:
+        del obs
+        return TigerBelief(jnp.float32(0), _behind(env.init(key=key), 0))
+
+    def update(
+        self,
+        env: Tiger,
+        belief: TigerBelief,
+        action: Int[Array, ""],
+        obs: Observation,
+        last: Bool[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[TigerBelief, Float[Array, ""]]:
+        del last
+        known, over = belief.known, belief.known.steps >= env.max_steps
+        doors = _behind(known, 0), _behind(known, 1)
+        (left, worse), (right, better) = (
+            env.step(state, action, key=k) for state, k in zip(doors, jr.split(key), strict=True)
+        )
+        likely = lambda before, after: env.observation_log_prob(obs, before, action, after)
+        evidence = likely(doors[1], right) - likely(doors[0], left)
+        before = jnp.where(action == _LISTEN, belief.log_odds, 0.0)  # the tiger is put anew
+        log_odds = jnp.where(over, belief.log_odds, before + evidence)
+        chance = jax.nn.sigmoid(belief.log_odds)
+        reward = worse.reward + chance * (better.reward - worse.reward)
+        heard = jnp.argmax(obs.features).astype(jnp.int32)
+        return TigerBelief(log_odds, TigerState(known.tiger, heard, left.steps)), reward
+
+    def sample(self, env: Tiger, belief: TigerBelief, *, key: PRNGKeyArray) -> TigerState:
+        return _behind(belief.known, jr.bernoulli(key, jax.nn.sigmoid(belief.log_odds)))
+
+    def features(self, env: Tiger, belief: TigerBelief, obs: Observation) -> Float[Array, " 1"]:
+        return jax.nn.sigmoid(belief.log_odds)[None]
+
+    def num_outcomes(self, env: Tiger) -> int:
+        """2: the tiger is heard behind the left or the right door. An opened door shows the first
+        one, which is nothing then."""
+        return 2
+
+    def outcome_logits(
+        self, env: Tiger, belief: TigerBelief, action: Int[Array, ""]
+    ) -> Float[Array, " 2"]:
+        chance = jax.nn.sigmoid(belief.log_odds)
+        right = chance * _RIGHT + (1 - chance) * (1 - _RIGHT)
+        heard = jnp.where(action == _LISTEN, right, 0.0)
+        return jnp.log(jnp.stack([1 - heard, heard]))
+
+    def outcome(
+        self,
+        env: Tiger,
+        belief: TigerBelief,
+        action: Int[Array, ""],
+        number: Int[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[TigerState, Transition]:
+        after, transition = env.step(belief.known, action, key=key)
+        listens = (action == _LISTEN) & (belief.known.steps < env.max_steps)
+        heard = jnp.where(listens, 1 + number, after.heard)
+        return TigerState(after.tiger, heard, after.steps), transition
+
+
+def _behind(state: TigerState, door: int | Bool[Array, ""]) -> TigerState:
+    return TigerState(jnp.asarray(door, jnp.int32), state.heard, state.steps)

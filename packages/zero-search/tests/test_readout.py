@@ -60,7 +60,7 @@ def test_the_highest_lower_bound_is_that_of_a_loop(width, share):
     _, counted, worth = read(VisitCounts(), 1)
     assert np.array_equal(weights, counted) and np.array_equal(value, worth)
     for row in range(len(visits)):
-        most = max([n for n, ok in zip(visits[row], sound[row]) if ok], default=0)
+        most = max([n for n, ok in zip(visits[row], sound[row], strict=True) if ok], default=0)
         best, highest = 0, -np.inf
         for a, n in enumerate(visits[row]):
             if n > 0 and sound[row, a] and n >= share * most:

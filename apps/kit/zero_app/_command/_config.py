@@ -214,9 +214,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
     ) -> "zero_train.ExpertIteration":
         """The agent of this configuration. Its player plays the move of the highest lower bound
-        ([`zero_search.LowerBound`][]), which is stronger than the most visited one. `network` and `model` are as for
-        [`zero_train.ExpertIteration.alphazero`][], and `parts` others of its arguments, in place of
-        those of the configuration."""
+        ([`zero_search.LowerBound`][]), which is stronger than the most visited one. `network` and
+        `model` are as for [`zero_train.ExpertIteration.alphazero`][], and `parts` others of its
+        arguments, in place of those of the configuration."""
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
