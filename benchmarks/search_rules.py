@@ -93,7 +93,7 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
     bound = lambda x: TreeSearch(n, PUCT(c), readout=LowerBound(x), reuse=True)
     wide = lambda x, y: TreeSearch(n, PUCT(x * c), readout=LowerBound(y), reuse=True)
     return {
-        **{f"wide {x} bound {y}": by(wide(x, y)) for x in (0.5, 2.0, 4.0) for y in (0.1, 0.3)},
+        **{f"wide {x} bound {y}": by(wide(x, y)) for x in (0.5, 2.0, 4.0) for y in (0.1, 0.3, 1.0)},
         **{f"first play {x}": by(first(x)) for x in (0.0, 0.2, 0.5)},
         **{
             f"exploration {x}": by(TreeSearch(n, PUCT(x * c), reuse=True))

@@ -39,7 +39,7 @@ ADDED = {
     "decay": 1.0,
     "memory": False,
     "memory_steps": 16,
-    "player_exploration": 2.5,
+    "player_exploration": 1.25,
 }
 
 
@@ -55,5 +55,7 @@ def test_a_run_of_an_earlier_commit_is_loaded_or_refused(app, commit, tmp_path):
         return
     config = dataclasses.asdict(load_config(APPS[app].config, tmp_path, app))
     newer = {name: value for name, value in config.items() if name not in stored}
-    assert newer == {name: ADDED[name] for name in newer} and "init" in newer
+    # Players of Othello were measured to be stronger so, whenever they were trained.
+    added = ADDED | ({"player_exploration": 2.5} if app == "othello" else {})
+    assert newer == {name: added[name] for name in newer} and "init" in newer
     assert {name: config[name] for name in stored} == stored

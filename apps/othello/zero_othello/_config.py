@@ -31,6 +31,7 @@ class Config(AbstractTreeSearchConfig):
     symmetries: bool = True
     """Apply a random symmetry of the board, of eight, to every position."""
     average: Fraction = 0.98
+    player_exploration: NonNegative = 2.5
     engine: Literal["zero", "mctx"] = "zero"
     """The search engine of self-play. mctx is for comparisons, with muzero and gumbel only."""
     env_engine: Literal["zero", "pgx"] = "zero"
@@ -49,7 +50,11 @@ class Config(AbstractTreeSearchConfig):
     ladder_simulations: Annotated[int, Interval(ge=0, le=10**6 - 1)] = 0
     """Simulations per move in the ladder; 0 for the network without a search."""
 
-    absent: ClassVar[Mapping[str, Any]] = {"env_engine": "pgx", "disc_weight": 0.0}
+    absent: ClassVar[Mapping[str, Any]] = {
+        "env_engine": "pgx",
+        "disc_weight": 0.0,
+        "player_exploration": 2.5,
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -107,7 +107,7 @@ class Config(AbstractTreeSearchConfig):
             "entropy_bonus": 0.0,
             "entropy_decay": 1.0,
             "value_scale": 0.0,
-            "player_exploration": 2.5,
+            "player_exploration": 1.25,
         }
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")

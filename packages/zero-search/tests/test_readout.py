@@ -45,7 +45,9 @@ def test_softmax_of_q_values_breaks_ties_by_index(getkey):
     assert cooled.tolist() == [1, 1, 0, 0]
 
 
-@pytest.mark.parametrize("width, share", [(0.0, 0.0), (0.3, 0.1), (2.0, 0.0), (0.3, 1.0)])
+@pytest.mark.parametrize(
+    "width, share", [(0.0, 0.0), (0.3, 0.1), (2.0, 0.0), (0.3, 1.0), (1.0, 0.1)]
+)
 def test_the_highest_lower_bound_is_that_of_a_loop(width, share):
     rng = np.random.default_rng(0)
     visits = rng.integers(0, 40, (64, 6)) * (rng.random((64, 6)) < 0.8)

@@ -268,7 +268,7 @@ class LowerBound(AbstractReadout):
     program takes the deviation of a normal distribution in place of `width`.
     """
 
-    width: float = 0.3
+    width: float = 1.0
     share: float = 0.1
 
     def __check_init__(self):

@@ -168,7 +168,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     temperature: NonNegative = 0.0
     """PUCT: temperature at which moves of later plies are sampled from the visits; at 0 the most
     visited move is played."""
-    player_exploration: NonNegative = 2.5
+    player_exploration: NonNegative = 1.25
     """alphazero: weight of the prior where the trained player searches, which is by PUCT."""
     player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
@@ -181,7 +181,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     play."""
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"temperature": 0.0, "player_exploration": 2.5}
+        {"temperature": 0.0, "player_exploration": 1.25}
     )
 
     def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
