@@ -86,7 +86,8 @@ class Config(AbstractTreeSearchConfig):
             )
 
 
-#: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores.
+#: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores, and
+#: `hour` less than an hour.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,
@@ -112,6 +113,7 @@ PRESETS: dict[str, Config] = {
         evaluate_every=1,
     ),
     "quick": Config(),
+    "hour": Config(steps=2700, blocks=4, channels=48, evaluate_every=150),
     "standard": Config(
         steps=4000,
         envs=1024,

@@ -310,6 +310,16 @@ _TUNED: dict[tuple[str, Agent], dict[str, Any]] = {
     ("lightdark-5", "expert"): _LIGHT | {"gamma": 0.9, "value_scale": 0.1},
     ("pgx/backgammon", "alphazero"): _BACKGAMMON,
 }
+#: The presets that take most of an hour of two cores, by environment and agent.
+_HOURS: dict[tuple[str, Agent], dict[str, Any]] = {
+    ("pgx/connect_four", "alphazero"): {
+        "steps": 3600,
+        "blocks": 3,
+        "channels": 48,
+        "simulations": 32,
+        "evaluate_every": 200,
+    },
+}
 
 
 def presets(
@@ -318,7 +328,8 @@ def presets(
     """The presets of an environment whose observations have `size` numbers, which `board` says to
     be a board or image.
 
-    `quick` takes minutes on two cores, `standard` needs an accelerator, and `tiny` runs all parts.
+    `quick` takes minutes on two cores, `hour`, of Connect Four alone, less than an hour, `standard`
+    needs an accelerator, and `tiny` runs all parts.
     """
     quick = Config(env=env, agent=agent)
     if size <= 32:
@@ -368,4 +379,6 @@ def presets(
         average=0.99,
         evaluate_every=250,
     )
-    return {"tiny": tiny, "quick": quick, "standard": standard}
+    hour = _HOURS.get((env, agent))
+    longer = {} if hour is None else {"hour": dataclasses.replace(quick, **hour)}
+    return {"tiny": tiny, "quick": quick, **longer, "standard": standard}

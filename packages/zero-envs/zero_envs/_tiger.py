@@ -121,7 +121,8 @@ class TigerBelief(eqx.Module):
 
 class TigerFilter(AbstractChanceFilter[TigerState, TigerBelief]):
     """The exact belief of [`zero_envs.Tiger`][]. A network sees the probability that the tiger is
-    behind the right door, `[1]`. An observation that no state can show makes the belief NaN.
+    behind the right door, `[1]`. An observation that no state can show makes the belief NaN, until
+    a door is opened.
     """
 
     def init(self, env: Tiger, obs: Observation, *, key: PRNGKeyArray) -> TigerBelief:

@@ -257,15 +257,14 @@ class VisitCounts(AbstractReadout):
 
 
 class LowerBound(AbstractReadout):
-    """The visits as weights, and as action the one whose Q-value is most surely high: the highest
-    `Q - width / sqrt(visits)` of those with at least `share` of the most visits; the lowest index
-    among equals. The value is the root's.
+    """Plays the action of the highest lower confidence bound (LCB); the weights are the visits over
+    their sum.
 
-    The most visited action is often one that the search has turned away from. `width` is on the
-    scale of returns; with 0 the bound is the Q-value.
-
-    Wu 2019, "Accelerating self-play learning in Go" (https://arxiv.org/abs/1902.10565), whose
-    program takes the deviation of a normal distribution in place of `width`.
+    The bound is `Q - width / sqrt(visits)`, and only actions with at least `share` of the most
+    visits are compared; the lowest index among equals is taken. The value is the root's. `width` is
+    on the scale of returns, and its default is for returns in `[-1, 1]`; with 0 the bound is the
+    Q-value. Leela Zero and KataGo choose their moves so, with a multiple of the results' standard
+    deviation in place of `width`.
     """
 
     width: float = 1.0
@@ -277,9 +276,10 @@ class LowerBound(AbstractReadout):
 
     def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
         _, weights, value = VisitCounts()(root, key=key)
-        most = jnp.max(weights, axis=1, keepdims=True)
-        bound = root.node.qvalues - self.width / jnp.sqrt(jnp.maximum(root.node.visits, 1.0))
-        enough = (weights > 0) & (weights >= self.share * most)
+        visits = jnp.where(weights > 0, root.node.visits, 0.0)
+        most = jnp.max(visits, axis=1, keepdims=True)
+        bound = root.node.qvalues - self.width / jnp.sqrt(jnp.maximum(visits, 1.0))
+        enough = (visits > 0) & (visits >= self.share * most)
         # A row of filler has no weights, and gets an action as it does from the most visits.
         return highest(jnp.where(enough, bound, -jnp.inf)), weights, value
 

@@ -98,8 +98,9 @@ class Analysis:
         return cls(style, **asked)
 
     def line(self, game: Game, plan: Plan, tree: Tree | None) -> str:
-        """What a plan says of the moves, the best first."""
-        order = [int(a) for a in np.lexsort((-game.prior, -plan.visits, -plan.weights))]
+        """What a plan says of the moves: the one it plays, and then by weight."""
+        others = np.arange(len(plan.weights)) != int(plan.action)
+        order = [int(a) for a in np.lexsort((-game.prior, -plan.visits, -plan.weights, others))]
         legal = [action for action in order if action in game.legal]
         tried = sum(1 for action in legal if plan.visits[action] > 0)
         most = len(legal) if self.most is None else self.most

@@ -294,7 +294,8 @@ class Session:
         visits = ("visits",) if plan.visits.any() else ()
         for column in (*visits, "share", "value", "prior"):
             table.add_column(column, justify="right")
-        for action in np.lexsort((-prior, -plan.weights))[:_HINTS]:
+        others = np.arange(len(prior)) != int(plan.action)
+        for action in np.lexsort((-prior, -plan.weights, others))[:_HINTS]:
             if prior[action] > 0 or plan.weights[action] > 0:
                 table.add_row(
                     game.name(int(action)).lower(),

@@ -102,9 +102,9 @@ class Thinker:
 
     def think(self, game: Game, clock: Clock | None) -> Iterator[tuple[Plan, Tree | None]]:
         """As `grow`, until the player has its simulations, or with a clock until a further part may
-        take more than what is left of its share of the time. It ends sooner once the position is
-        proven, or if the most visited move is played, once no simulation that may follow could make
-        it another."""
+        take more than what is left of its share of the time. It ends sooner where there is one move
+        only or the position is proven, and, if the most visited move is played, once no simulation
+        that may follow could make it another."""
         began, share = self._now(), math.inf if clock is None else clock.share()
         for plan, tree in self.grow(game):
             yield plan, tree
@@ -129,6 +129,8 @@ class Thinker:
         self._actions, self._carry, self._found, self._seconds = (), None, None, 0.0
 
     def _decided(self, game: Game, plan: Plan, more: float) -> bool:
+        if len(game.legal) == 1:
+            return True
         if "proven" in plan.stats:  # what is most visited may still be proven to be worse
             return bool(plan.stats["proven"])
         *_, second, first = sorted([-math.inf, *plan.visits[[*game.legal]].tolist()])
