@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import DirichletNoise, SoftmaxQ, Temperature, TreeSearch
+from zero_search import DirichletNoise, LowerBound, SoftmaxQ, Temperature, TreeSearch
 
 from .dice import RandomDice
 from .helpers import Jitted, quick_jit, RandomTree
@@ -97,8 +97,9 @@ def test_without_a_legal_action_it_does_not_run():
         lambda: TreeSearch.alphazero(8, temperature=1.0, stop_early=True),
         lambda: TreeSearch.alphazero(8, temperature=Temperature(), stop_early=True),
         lambda: TreeSearch(8, readout=SoftmaxQ(), stop_early=True),
+        lambda: TreeSearch(8, readout=LowerBound(), stop_early=True),
     ],
-    ids=["gumbel", "drawn", "drawn at first", "highest"],
+    ids=["gumbel", "drawn", "drawn at first", "highest", "bound"],
 )
 def test_refuses_what_is_not_certain(make):
     with pytest.raises(ValueError, match="only the most visited action is certain"):
