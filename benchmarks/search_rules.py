@@ -1,6 +1,7 @@
 """What are rules of a search worth in play? Matches of a trained network with itself.
 
-One player searches by PUCT, visits counted, the other by the same with one thing changed:
+One player searches by PUCT and plays the most visited move, and the other does so with something
+changed:
 
 - `first play N`: an action without visits is worth its node's value, less N times the root of the
   prior that was visited (KataGo), by Q-values as they are, whose exploration counts twice;
@@ -9,8 +10,9 @@ One player searches by PUCT, visits counted, the other by the same with one thin
 - `spread`: exploration is wide where the Q-values of a node's actions differ: it counts
   `1/2 + d / 0.2` times, at most 3/2, where d is their deviation by visits (KataGo has 1 at the
   deviation that is usual);
+- `wide N bound M`: with N times PUCT's constant and `bound M`;
 - `bound N`: of the actions with a tenth of the most visits that one is played whose Q-value less
-  `N / sqrt(visits)` is highest (LCB), by Q-values of all simulations;
+  `N / sqrt(visits)` is highest (LCB), so with 0 the highest Q-value;
 - `symmetries N`: the network is asked for N of the board's symmetries at once, whose mean is taken,
   by the N-th part of the simulations: as many evaluations;
 - `gumbel`: Gumbel's search without noise.
@@ -33,6 +35,7 @@ from zero_envs import Observation
 from zero_nets import BoardSymmetries
 from zero_search import (
     AbstractSelection,
+    ByParentAndSiblings,
     FirstPlayUrgency,
     LowerBound,
     PlainQ,
@@ -40,6 +43,9 @@ from zero_search import (
     TreeSearch,
 )
 from zero_train import EnvironmentModel, PlanningActor
+
+
+_STRETCHED = ByParentAndSiblings()
 
 
 class SpreadPUCT(AbstractSelection):
@@ -85,23 +91,25 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
     def by(planner: Any) -> Callable[[EnvironmentModel], PlanningActor]:
         return lambda model: PlanningActor(planner, model)
 
+    def puct(times: float, transform: Any = _STRETCHED, **parts: Any) -> Any:
+        return by(TreeSearch(n, PUCT(times * c, transform), reuse=True, **parts))
+
     def turned(number: int) -> Callable[[EnvironmentModel], PlanningActor]:
         planner = TreeSearch(n // number, PUCT(c), reuse=True)
         return lambda model: PlanningActor(planner, averaged(model, number))
 
-    first = lambda x: TreeSearch(n, PUCT(2 * c, FirstPlayUrgency(x)), reuse=True)
-    bound = lambda x: TreeSearch(n, PUCT(c), readout=LowerBound(x), reuse=True)
-    wide = lambda x, y: TreeSearch(n, PUCT(x * c), readout=LowerBound(y), reuse=True)
+    wider, bounds = (0.25, 0.5, 2.0, 4.0), {x: LowerBound(x) for x in (0.0, 0.1, 0.3, 1.0)}
     return {
-        **{f"wide {x} bound {y}": by(wide(x, y)) for x in (0.5, 2.0, 4.0) for y in (0.1, 0.3, 1.0)},
-        **{f"first play {x}": by(first(x)) for x in (0.0, 0.2, 0.5)},
+        **{f"exploration {x}": puct(x) for x in wider},
+        **{f"bound {y}": puct(1.0, readout=bound) for y, bound in bounds.items()},
         **{
-            f"exploration {x}": by(TreeSearch(n, PUCT(x * c), reuse=True))
-            for x in (0.25, 0.5, 2.0, 4.0)
+            f"wide {x} bound {y}": puct(x, readout=bound)
+            for x in wider
+            for y, bound in bounds.items()
         },
-        "plain": by(TreeSearch(n, PUCT(2 * c, PlainQ()), reuse=True)),
+        **{f"first play {x}": puct(2.0, FirstPlayUrgency(x)) for x in (0.0, 0.2, 0.5)},
+        "plain": puct(2.0, PlainQ()),
         "spread": by(TreeSearch(n, SpreadPUCT(PUCT(c)), reuse=True)),
-        **{f"bound {x}": by(bound(x)) for x in (0.0, 0.1, 0.3, 1.0)},
         **{f"symmetries {x}": turned(x) for x in (2, 8)},
         "gumbel": by(TreeSearch.gumbel(n, gumbel_scale=0.0)),
     }
@@ -109,15 +117,16 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("run", nargs="?", default="othello", help="a run of Othello, or the game")
+    said = "a run, or the game of a trained player"
+    parser.add_argument("run", nargs="?", default="othello", help=said)
     parser.add_argument("--simulations", type=int, default=64)
     parser.add_argument("--games", type=int, default=400)
     parser.add_argument("--only", nargs="+", choices=changes(1.0, 8), default=list(changes(1.0, 8)))
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     model, c = trained_model(given.run)
-    turned = any(name.startswith("symmetries") for name in given.only)
-    if turned and getattr(model.env, "num_actions", 0) != 65:
+    asks_symmetries = any(name.startswith("symmetries") for name in given.only)
+    if asks_symmetries and getattr(model.env, "num_actions", 0) != 65:
         parser.error(f"{given.run} is not a run of Othello, whose symmetries these are")
     plain = PlanningActor(TreeSearch(given.simulations, PUCT(c), reuse=True), model)
     for name in given.only:

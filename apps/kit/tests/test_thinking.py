@@ -6,6 +6,7 @@ import io
 import random
 import time
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -15,6 +16,7 @@ from rich.console import Console
 from zero_app import Game, Page, Question, Session
 from zero_app._play._clock import Clock
 from zero_app._play._gtp import GtpEngine, serve_lines
+from zero_app._play._gtp_words import Analysis
 from zero_app._play._service import MOST, Service
 from zero_app._play._thinking import Thinker
 from zero_app._play._watch_game import _moves
@@ -110,12 +112,6 @@ def test_a_search_ends_once_its_move_is_certain(start, monkeypatch):
     undecided(monkeypatch)
     goes_on = clock.thinker().thought(game, MINUTE).plan
     assert goes_on.visits.sum() > found.visits.sum() and goes_on.action == found.action
-    # A move of no choice is certain after a part.
-    alone = after(start, *"a1 b1 c1 a2 c2 b2 a3 c3".split())
-    monkeypatch.undo()
-    clock = Time(monkeypatch)
-    clock.thinker().thought(alone, MINUTE)
-    assert clock.parts == 1
 
 
 def test_the_tree_is_kept_along_the_moves_and_no_other(start, monkeypatch):
@@ -160,11 +156,23 @@ def test_only_a_player_of_the_most_visited_move_ends_once_that_is_certain(start,
     clock = Time(monkeypatch)
     game = after(start, *WON[:4])  # X wins at once
     sure = TreeSearch.alphazero(OWN, readout=LowerBound())
-    done = [
-        int(Thinker(player, now=lambda: clock.now).thought(game).plan.visits.sum())
-        for player in (PLAYER, PlanningActor(sure, MODEL))
-    ]
+    thinkers = [Thinker(x, now=lambda: clock.now) for x in (PLAYER, PlanningActor(sure, MODEL))]
+    done = [int(thinker.thought(game).plan.visits.sum()) for thinker in thinkers]
     assert done[0] < done[1] == OWN
+    # Both play a move of no choice after a part.
+    alone, clock.parts = after(start, *"a1 b1 c1 a2 c2 b2 a3 c3".split()), 0
+    for thinker in thinkers:
+        thinker.thought(alone, MINUTE)
+    assert clock.parts == len(thinkers)
+
+
+def test_an_analysis_begins_with_the_move_that_is_played(start):
+    """Which need not be the most visited one."""
+    plan = start.plan
+    for action in start.legal[:3]:
+        played = eqx.tree_at(lambda p: p.action, plan, np.int32(action))
+        line = Analysis("lz").line(start, played, None)
+        assert line.split()[2] == start.name(action).upper() and line.count(" order 0 ") == 1
 
 
 def test_a_halving_is_a_whole_plan(start, monkeypatch):

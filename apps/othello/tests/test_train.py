@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import signal
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,8 @@ from zero_app import (
 )
 from zero_othello.__main__ import main
 from zero_othello._app import APP
+from zero_othello._build import build_loop
+from zero_search import LowerBound
 
 
 def test_positions_are_counted_and_players_rated(tiny_run, small_config, check_episodes):
@@ -86,6 +89,13 @@ def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_m
     shutil.rmtree(tmp_path / "parameters")  # which say that they are no older ones
     with pytest.raises(RunError, match=r'env_engine "zero" \(stored: "pgx"\)\. Give the stored'):
         train(APP, small_config, Options(out=tmp_path, resume=True))
+
+
+def test_the_player_searches_by_its_own_constants(small_config):
+    given = {"search": "puct", "exploration": 0.5, "player_exploration": 3.0, "disc_weight": 1.0}
+    agent: Any = build_loop(dataclasses.replace(small_config, **given)).agent
+    assert (agent.explorer.selection.c, agent.planner.selection.c) == (0.5, 3.0)
+    assert agent.planner.readout == LowerBound(2.0)  # a win by all discs is worth 2
 
 
 @pytest.mark.slow

@@ -29,7 +29,8 @@ def build_loop(config: Config) -> Loop:
         max_value=env.max_return,
     )
     model = ft.partial(EnvironmentModel, env)
-    agent = config.alphazero(network, model, explorer=_explorer(config), l2=config.l2)
+    parts = {"explorer": _explorer(config), "l2": config.l2}
+    agent = config.alphazero(network, model, max_return=env.max_return, **parts)
     augment = BoardSymmetries(8, 8, env.num_actions) if config.symmetries else None
     return loop_of(config, env, agent, ft.partial(EpisodeBuffer, num_players=2), augment)
 

@@ -49,7 +49,9 @@ def build_loop(config: Config) -> Loop:
     augment = BoardSymmetries(**SYMMETRIES[config.env]) if has_symmetries else None
     keeps_states = config.reanalyse > 0
     if config.agent == "alphazero":
-        agent = config.alphazero(network, model, keeps_states=keeps_states)
+        agent = config.alphazero(
+            network, model, max_return=world.max_return, keeps_states=keeps_states
+        )
         buffer = ft.partial(EpisodeBuffer, num_players=world.players)
     elif config.learns_model:
         agent, buffer, augment = muzero(config, world, network), windows(config), None

@@ -107,7 +107,6 @@ class Config(AbstractTreeSearchConfig):
             "entropy_bonus": 0.0,
             "entropy_decay": 1.0,
             "value_scale": 0.0,
-            "player_exploration": 1.25,
         }
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
@@ -136,8 +135,9 @@ class Config(AbstractTreeSearchConfig):
             "value_scale": "--agent expert --search gumbel",
             "player_exploration": "--agent alphazero",
         }
+        unused = {**AbstractTreeSearchConfig.absent, **self.absent}
         for name, is_used in used.items():
-            if not is_used and getattr(self, name) != self.absent[name]:
+            if not is_used and getattr(self, name) != unused[name]:
                 given = f"--{name.replace('_', '-')}"
                 needed = others.get(name, "--agent muzero")
                 # A preset may have given it.

@@ -378,6 +378,20 @@ def test_the_belief_in_the_tiger_is_exact_and_particles_come_near(effective):
     assert (belief.lost == 0).all()
 
 
+def test_an_impossible_observation_makes_the_belief_in_the_tiger_nan(getkey):
+    """Of nothing after listening, and of a tiger that is heard after opening a door."""
+    env, exact = Tiger(), TigerFilter()
+    state = env.init(key=getkey())
+    belief = exact.init(env, env.observe(state), key=getkey())
+    seen = lambda heard: env.observe(eqx.tree_at(lambda s: s.heard, state, jnp.int32(heard)))
+    for action, heard in ((0, 0), (1, 1), (2, 2)):
+        told = jnp.int32(action), seen(heard), jnp.bool_(False)
+        after, _ = exact.update(env, belief, *told, key=getkey())
+        assert jnp.isnan(after.log_odds)
+    opened = jnp.int32(1), seen(0), jnp.bool_(False)
+    assert exact.update(env, after, *opened, key=getkey())[0].log_odds == 0
+
+
 # ---- All of them
 
 

@@ -170,7 +170,7 @@ class TigerFilter(AbstractChanceFilter[TigerState, TigerBelief]):
     ) -> Float[Array, " 2"]:
         chance = jax.nn.sigmoid(belief.log_odds)
         right = chance * _RIGHT + (1 - chance) * (1 - _RIGHT)
-        heard = jnp.where(action == _LISTEN, right, 0.0)
+        heard = jnp.where(_listens(env, belief, action), right, 0.0)
         return jnp.log(jnp.stack([1 - heard, heard]))
 
     def outcome(
@@ -183,9 +183,13 @@ class TigerFilter(AbstractChanceFilter[TigerState, TigerBelief]):
         key: PRNGKeyArray,
     ) -> tuple[TigerState, Transition]:
         after, transition = env.step(belief.known, action, key=key)
-        listens = (action == _LISTEN) & (belief.known.steps < env.max_steps)
-        heard = jnp.where(listens, 1 + number, after.heard)
+        heard = jnp.where(_listens(env, belief, action), 1 + number, after.heard)
         return TigerState(after.tiger, heard, after.steps), transition
+
+
+def _listens(env: Tiger, belief: TigerBelief, action: Int[Array, ""]) -> Bool[Array, ""]:
+    """Whether the action is to listen, in an episode that goes on."""
+    return (action == _LISTEN) & (belief.known.steps < env.max_steps)
 
 
 def _behind(state: TigerState, door: int | Bool[Array, ""]) -> TigerState:

@@ -14,7 +14,6 @@ from zero_search import (
     RootStatistics,
     SoftmaxQ,
     Temperature,
-    VisitCounts,
 )
 
 
@@ -52,6 +51,7 @@ def test_the_highest_lower_bound_is_that_of_a_loop(width, share):
     rng = np.random.default_rng(0)
     visits = rng.integers(0, 40, (64, 6)) * (rng.random((64, 6)) < 0.8)
     visits[0] = 0
+    visits[1:4, :2] = [[1, 10], [2, 20], [3, 30]]  # just enough of them for a share of 0.1
     qvalues = np.round(rng.uniform(-1, 1, visits.shape), 1)  # with equal ones
     sound = rng.random(visits.shape) < 0.8
     root = statistics_of(jnp.asarray(qvalues, jnp.float32), jnp.asarray(visits > 0))
@@ -59,8 +59,9 @@ def test_the_highest_lower_bound_is_that_of_a_loop(width, share):
     root = dataclasses.replace(root, node=node, sound=jnp.asarray(sound))
     read = lambda readout, seed: readout(root, key=jr.split(jr.key(seed), len(visits)))
     action, weights, value = jax.jit(read, static_argnums=0)(LowerBound(width, share), 0)
-    _, counted, worth = read(VisitCounts(), 1)
-    assert np.array_equal(weights, counted) and np.array_equal(value, worth)
+    counted = np.where(sound, visits, 0)
+    assert np.allclose(weights, counted / np.maximum(counted.sum(axis=1, keepdims=True), 1))
+    assert np.array_equal(value, root.node.value)
     for row in range(len(visits)):
         most = max([n for n, ok in zip(visits[row], sound[row], strict=True) if ok], default=0)
         best, highest = 0, -np.inf

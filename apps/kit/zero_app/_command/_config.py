@@ -157,8 +157,8 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     considered: Count = 8
     """Gumbel: moves considered at the root."""
     exploration: NonNegative = 1.25
-    """PUCT: weight of the prior. The trained player of other agents than alphazero searches with
-    it, too."""
+    """PUCT: weight of the prior while collecting. Trained players that search by PUCT use it too,
+    but for those of AlphaZero."""
     noise: Fraction = 0.25
     """PUCT: fraction of Dirichlet noise in the root's prior."""
     concentration: Annotated[float, Ge(1e-6)] = 10.0
@@ -169,7 +169,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     """PUCT: temperature at which moves of later plies are sampled from the visits; at 0 the most
     visited move is played."""
     player_exploration: NonNegative = 1.25
-    """alphazero: weight of the prior where the trained player searches, which is by PUCT."""
+    """AlphaZero: weight of the prior in the searches of the trained player."""
     player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
     value_weight: NonNegative = 1.0
@@ -203,24 +203,31 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         return zero_search.TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
 
     def planner(self, **parts: Any) -> "zero_search.TreeSearch":
-        """The planner of the trained player: without noise, it plays the most visited move, and
-        keeps the subtree of the move that was played. Over a model whose root needs the observation
-        no tree can be kept: replace it by one without `reuse`. `parts` are of
-        [`zero_search.TreeSearch`][]."""
+        """The planner of the trained player: without noise, it plays the most visited move, unless
+        `parts` have another readout, and keeps the subtree of the move that was played. Over a
+        model whose root needs the observation no tree can be kept: replace it by one without
+        `reuse`. `parts` are arguments of [`zero_search.TreeSearch.alphazero`][]."""
         own: dict[str, Any] = {"c": self.exploration, "reuse": True, "kernels": "auto"}
         return zero_search.TreeSearch.alphazero(self.player_simulations, **(own | parts))
 
     def alphazero(
-        self, network: Callable[..., Any], model: Callable[..., Any], **parts: Any
+        self,
+        network: Callable[..., Any],
+        model: Callable[..., Any],
+        *,
+        max_return: float = 1.0,
+        **parts: Any,
     ) -> "zero_train.ExpertIteration":
-        """The agent of this configuration. Its player plays the move of the highest lower bound
-        ([`zero_search.LowerBound`][]), which is stronger than the most visited one. `network` and
-        `model` are as for [`zero_train.ExpertIteration.alphazero`][], and `parts` others of its
-        arguments, in place of those of the configuration."""
+        """The agent of this configuration. Its player plays the move of the highest lower
+        confidence bound ([`zero_search.LowerBound`][]), whose width is `max_return`, the greatest
+        return of a game: in Othello and Connect Four that was stronger than the most visited move.
+        `network` and `model` are as for [`zero_train.ExpertIteration.alphazero`][], and `parts`
+        others of its arguments, in place of those of the configuration."""
+        bound = zero_search.LowerBound(max_return)
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
-            "planner": self.planner(c=self.player_exploration, readout=zero_search.LowerBound()),
+            "planner": self.planner(c=self.player_exploration, readout=bound),
             "value_weight": self.value_weight,
             "value_mix": self.value_mix,
             "l2": 0.0,
