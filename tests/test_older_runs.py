@@ -40,6 +40,7 @@ ADDED = {
     "memory": False,
     "memory_steps": 16,
     "player_exploration": 1.25,
+    "opening_plies": 0,
 }
 
 

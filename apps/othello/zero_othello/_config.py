@@ -54,6 +54,7 @@ class Config(AbstractTreeSearchConfig):
         "env_engine": "pgx",
         "disc_weight": 0.0,
         "player_exploration": 2.5,
+        "opening_plies": 0,
     }
 
     def __post_init__(self) -> None:

@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+import scipy.stats
+from jaxtyping import Array
 
+from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
 from zero_envs.testing import Nim
 from zero_train import collect, episode_metrics, RandomActor, start
 
@@ -72,3 +75,49 @@ def test_metrics_summarise_what_ended(blocks):
                 "episode_length_max": lengths.max(),
             }
         )
+
+
+class Count(AbstractDiscreteEnvironment[Array]):
+    """Counts its steps, and ends at a number of them."""
+
+    ends: int
+    num_actions: int = 2
+
+    def init(self, *, key):
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, state, action, *, key):
+        last = state + 1 >= self.ends
+        return state + 1, Transition(jnp.float32(0), jnp.where(last, 0.0, 1.0), last)
+
+    def observe(self, state):
+        return Observation(state, jnp.ones(2, bool))
+
+
+@pytest.mark.parametrize("opening_plies", [0, 3])
+def test_episodes_begin_after_each_number_of_random_moves_equally_often(opening_plies):
+    env, actor, rows = Count(5), RandomActor(), 64
+
+    @jax.jit
+    def run(keys):
+        episodes = start(env, actor, keys=keys, opening_plies=opening_plies)
+        own = {"indices": jnp.arange(rows, dtype=jnp.int32), "num_steps": 60}
+        _, experience = collect(
+            env, actor, episodes, key=jr.key(1), opening_plies=opening_plies, **own
+        )
+        return episodes.state, experience
+
+    state, experience = run(jr.split(jr.key(0), rows))
+    last = np.asarray(experience.last)
+    first = np.asarray(experience.obs.features)[:, 1:][last[:, :-1]]
+    for begun in (np.asarray(state), first):
+        counts = np.bincount(begun, minlength=opening_plies + 1)
+        assert len(counts) == opening_plies + 1
+        assert scipy.stats.chisquare(counts).pvalue > 0.01 or opening_plies == 0
+    # What is played is written from the opening on, and its length is that of the rest.
+    assert np.all(np.diff(np.flatnonzero(last[0])) <= 6)
+
+
+def test_an_opening_is_cut_short_before_the_move_that_ends_the_episode():
+    state = start(Count(2), RandomActor(), keys=jr.split(jr.key(0), 32), opening_plies=9).state
+    assert set(np.asarray(state).tolist()) == {0, 1}

@@ -17,6 +17,7 @@ from ._checks import check_count
 from ._evaluation import check_parts, decide, Decision
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
+from ._opening import begin
 from ._processes import to_writer
 
 
@@ -70,10 +71,12 @@ def start(
     *,
     keys: Key[Array, " envs"],
     num_steps: int = 0,
+    opening_plies: int = 0,
 ) -> Episodes:
     """Fresh environments, one a key. With the `num_steps` of the collections to come, the episodes
-    have the same shapes before and after them."""
-    state = jax.vmap(lambda key: env.init(key=key))(keys)
+    have the same shapes before and after them. `opening_plies` is as for [`zero_train.collect`][].
+    """
+    state = begin(env, keys, opening_plies)
     rows = (*keys.shape, num_steps)
     zeros = jnp.zeros(keys.shape, jnp.int32)
     return Episodes(
@@ -131,6 +134,7 @@ def collect(
     indices: Int[Array, " envs"],
     key: PRNGKeyArray,
     num_steps: int,
+    opening_plies: int = 0,
 ) -> tuple[Episodes, Experience]:
     """Acts `num_steps` times in every environment, resetting the finished ones.
 
@@ -140,6 +144,9 @@ def collect(
 
     Where the simulation breaks down (a [`zero_envs.Fallible`][] environment) there is no such step:
     the row before it becomes the final one of a truncated episode, which restarts, and is counted.
+
+    Every episode begins after a number of uniformly random actions, drawn from 0 to
+    `opening_plies`, which are not written; none of them ends it. They need discrete actions.
 
     The randomness of an environment derives from its global index, in `indices`. Under `jax.jit`
     the reward of a wrong move is NaN, so that no update that meets it is finite.
@@ -157,7 +164,7 @@ def collect(
         anew = episodes.ended | cut
         next_state = jax.lax.cond(
             jnp.any(anew),
-            lambda: select_rows(anew, jax.vmap(lambda key: env.init(key=key))(ikeys), next_state),
+            lambda: select_rows(anew, begin(env, ikeys, opening_plies), next_state),
             lambda: next_state,
         )
         return written(env, actor, episodes, decision, next_state, transition, cut)

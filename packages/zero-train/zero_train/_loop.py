@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec as P
 from jaxtyping import Array, Int, Num, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractEnvironment, Hosted
+from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment, Hosted
 from zero_memory import AbstractBuffer, Batch
 
 from ._agent import (
@@ -90,6 +90,9 @@ class Loop(eqx.Module):
     - `env`, `agent`, `buffer`: the parts. The buffer's `num_envs` is the number of environments
         acted in at once, over all acting devices.
     - `unroll_length`: the number of rows collected from each environment in a step.
+    - `opening_plies`: every episode begins after a number of uniformly random actions, drawn from 0
+        to this, which are not learned from. A player whose games all begin alike learns little of
+        other positions. They need discrete actions.
     - `num_updates`: the number of batches sampled and learned from in a step.
     - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
     - `reanalyse`: the share of every batch, at least a row of every shard, that is planned anew
@@ -108,6 +111,7 @@ class Loop(eqx.Module):
     agent: AbstractAgent
     buffer: AbstractBuffer
     unroll_length: int
+    opening_plies: int = 0
     num_updates: int = 1
     augment: Callable[..., PyTree[Array]] | None = None
     reanalyse: float = 0.0
@@ -123,7 +127,14 @@ class Loop(eqx.Module):
         if self.augment is not None:
             check_kind("Loop", callable, "a function `(row, *, key) -> row`", augment=self.augment)
         check_count("Loop", unroll_length=self.unroll_length, num_updates=self.num_updates)
+        check_count("Loop", 0, opening_plies=self.opening_plies)
         check_range("Loop", 0, 1, reanalyse=self.reanalyse)
+        discrete = isinstance(self.env, AbstractDiscreteEnvironment)
+        if self.opening_plies and (isinstance(self.env, Hosted) or not discrete):
+            raise ValueError(
+                f"opening_plies={self.opening_plies} was given for {type(self.env).__name__}; "
+                "random openings need discrete actions and an environment in JAX, so give 0."
+            )
         if self.reanalyse and not isinstance(self.agent, AbstractReanalysingAgent):
             raise ValueError(
                 f"Loop(reanalyse={self.reanalyse}): {type(self.agent).__name__} cannot plan stored "
@@ -219,7 +230,13 @@ def act(
 ) -> tuple[Episodes, Experience]:
     """Collects on every acting device by itself, the same rows however many there are."""
     local = lambda actor, episodes, key, indices: collect(
-        loop.env, actor, episodes, indices=indices, key=key, num_steps=loop.unroll_length
+        loop.env,
+        actor,
+        episodes,
+        indices=indices,
+        key=key,
+        num_steps=loop.unroll_length,
+        opening_plies=loop.opening_plies,
     )
     return acting(loop, local, actor, episodes, key)
 

@@ -10,9 +10,8 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real, UInt32
 
-from zero_envs import AbstractEnvironment, Observation
+from zero_envs import AbstractEnvironment
 
-from ._actors import RandomActor
 from ._agent import AbstractActor
 from ._checks import check_count
 from ._evaluation import (
@@ -26,7 +25,8 @@ from ._evaluation import (
     Tally,
 )
 from ._faults import ALONE, check_faults, faults
-from ._mesh import replicated, row_keys, select_rows, split_rows
+from ._mesh import replicated, row_keys, select_rows
+from ._opening import begin, opened
 
 
 #: Uniformly random moves at the start of a match, so that players without randomness play many
@@ -379,30 +379,20 @@ def _openings(
 ) -> PyTree[Array]:
     """One position a pair, none of them final."""
     pairs = rows.shape[0]
-    init = jax.vmap(lambda key: env.init(key=key))
+    state = begin(env, row_keys(key, rows), 0)
     if plies == 0:
-        return init(row_keys(key, rows))
-    player = RandomActor()
-
-    def ply(i: Array, loop: tuple) -> tuple:
-        state, ended, keys = loop
-        akeys, skeys = split_rows(jax.vmap(jr.fold_in, (0, None))(keys, i), 2)
-        obs: Observation = jax.vmap(env.observe)(state)
-        action, _, _ = player.act(state, obs, None, key=akeys)
-        next_state, transition = jax.vmap(env.step)(state, action, key=skeys)
-        ended = ended | transition.last
-        return select_rows(ended, state, next_state), ended, keys
+        return state
+    lengths = jnp.full(pairs, plies, jnp.int32)
 
     def attempt(loop: tuple) -> tuple:
         tries, state, ended = loop
-        ikeys, pkeys = split_rows(row_keys(jr.fold_in(key, tries), rows), 2)
-        begun = (init(ikeys), jnp.zeros(pairs, bool), pkeys)
-        fresh, failed, _ = jax.lax.fori_loop(0, plies, ply, begun)
+        keys = row_keys(jr.fold_in(key, tries), rows)
+        fresh, failed = opened(env, keys, lengths, plies)
         return tries + 1, select_rows(ended, fresh, state), ended & failed
 
     def retry(loop: tuple) -> Bool[Array, ""]:
         tries, _, ended = loop
         return jnp.any(ended) & (tries < _OPENING_ATTEMPTS)
 
-    loop = (jnp.zeros((), jnp.int32), init(row_keys(key, rows)), jnp.ones(pairs, bool))
+    loop = (jnp.zeros((), jnp.int32), state, jnp.ones(pairs, bool))
     return jax.lax.while_loop(retry, attempt, loop)[1]

@@ -186,13 +186,12 @@ def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopS
     actor = loop.agent.actor(agent, explore=True)
     _check_world(loop, actor)
     keys = row_keys(ekey, indices)
-    episodes = start(loop.env, actor, keys=keys, num_steps=loop.unroll_length)
+    own = {"num_steps": loop.unroll_length, "opening_plies": loop.opening_plies}
+    episodes = start(loop.env, actor, keys=keys, **own)
     if isinstance(loop.env, Hosted):
         unroll = lambda: blank_rows(loop, actor, episodes, indices, lkey)
     else:
-        unroll = lambda: collect(
-            loop.env, actor, episodes, indices=indices, key=lkey, num_steps=loop.unroll_length
-        )[1]
+        unroll = lambda: collect(loop.env, actor, episodes, indices=indices, key=lkey, **own)[1]
     rows = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(unroll))
     example = jax.tree.map(lambda x: jnp.zeros(x.shape[2:], x.dtype), rows)
     zero = jnp.zeros((), jnp.int32)

@@ -150,6 +150,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
 
     capacity: Annotated[int, Ge(2)] = 512
     """Positions kept for replay, per parallel game."""
+    opening_plies: Annotated[int, Le(10**4)] = 0
+    """Most random moves at the start of a game of self-play. Each game has a number of them drawn
+    from 0 to this, and learns from the moves that follow."""
     search: Literal["gumbel", "puct", "muzero"] = "gumbel"
     """Gumbel sequential halving, AlphaZero PUCT, or MuZero PUCT."""
     simulations: Annotated[int, Interval(ge=1, le=10**6)] = 16
@@ -181,7 +184,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     play."""
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"temperature": 0.0, "player_exploration": 1.25}
+        {"opening_plies": 0, "temperature": 0.0, "player_exploration": 1.25}
     )
 
     def explorer(self, **parts: Any) -> "zero_search.TreeSearch":

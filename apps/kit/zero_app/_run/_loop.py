@@ -30,5 +30,6 @@ def loop_of(
         ),
         augment=augment,
         unroll_length=config.unroll,
+        opening_plies=getattr(config, "opening_plies", 0),
         num_updates=config.updates,
     )

@@ -1,0 +1,53 @@
+"""Games that begin with uniformly random moves."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from zero_envs import AbstractEnvironment, Fallible, Observation
+
+from ._actors import RandomActor
+from ._mesh import select_rows, split_rows
+
+
+def begin(
+    env: AbstractEnvironment, keys: Key[Array, " rows"], opening_plies: int
+) -> PyTree[Array]:
+    """Fresh states, one a key, each after a number of random moves drawn from 0 to
+    `opening_plies`."""
+    if opening_plies == 0:
+        return jax.vmap(lambda key: env.init(key=key))(keys)
+    nkeys, okeys = split_rows(keys, 2)
+    plies = jax.vmap(lambda key: jr.randint(key, (), 0, opening_plies + 1))(nkeys)
+    return opened(env, okeys, plies, opening_plies)[0]
+
+
+def opened(
+    env: AbstractEnvironment,
+    keys: Key[Array, " rows"],
+    plies: Int[Array, " rows"],
+    most_plies: int,
+) -> tuple[PyTree[Array], Bool[Array, " rows"]]:
+    """Fresh states, each after so many of its own `plies` of at most `most_plies` random moves.
+
+    **Returns:** the states, none of them final, and whether a game ended in its opening, which is
+    cut short before the move that ended it.
+    """
+    ikeys, pkeys = split_rows(keys, 2)
+
+    def ply(i: Array, loop: tuple) -> tuple:
+        state, ended = loop
+        akeys, skeys = split_rows(jax.vmap(jr.fold_in, (0, None))(pkeys, i), 2)
+        obs: Observation = jax.vmap(env.observe)(state)
+        action, _, _ = RandomActor().act(state, obs, None, key=akeys)
+        step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
+        next_state, transition = step(state, action, skeys)
+        last = transition.last
+        if isinstance(env, Fallible):
+            last = last | jax.vmap(env.failed)(next_state)
+        ended = ended | (last & (i < plies))
+        return select_rows(ended | (i >= plies), state, next_state), ended
+
+    state = jax.vmap(lambda key: env.init(key=key))(ikeys)
+    return jax.lax.fori_loop(0, most_plies, ply, (state, jnp.zeros(keys.shape, bool)))
