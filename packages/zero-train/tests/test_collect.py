@@ -82,6 +82,7 @@ class Count(AbstractDiscreteEnvironment[Array]):
 
     ends: int
     num_actions: int = 2
+    hidden: bool = False
 
     def init(self, *, key):
         return jnp.zeros((), jnp.int32)
