@@ -131,7 +131,7 @@ MEANINGFUL = {
     "resample_below": (0.0,), "value_scale": (0.0,), "maxvisit_init": (0.0,),
     "min_particles": (0,), "actor_devices": (0,), "reanalyse": (0.0,), "effective": (0.0,),
     "light": (0.0, -1.0), "slope": (0.0,), "reward": (0.0,), "cost": (0.0,), "bound": (0.0,),
-    "spread": (0,), "width": (0.0,), "share": (0.0,),
+    "spread": (0,), "width": (0.0,), "share": (0.0,), "opening_plies": (0,),
 }  # fmt: skip
 
 

@@ -97,7 +97,7 @@ class Count(AbstractDiscreteEnvironment[Array]):
 
 @pytest.mark.parametrize("opening_plies", [0, 3])
 def test_episodes_begin_after_each_number_of_random_moves_equally_often(opening_plies):
-    env, actor, rows = Count(5), RandomActor(), 64
+    env, actor, rows = Count(ends=5), RandomActor(), 64
 
     @jax.jit
     def run(keys):
@@ -120,5 +120,5 @@ def test_episodes_begin_after_each_number_of_random_moves_equally_often(opening_
 
 
 def test_an_opening_is_cut_short_before_the_move_that_ends_the_episode():
-    state = start(Count(2), RandomActor(), keys=jr.split(jr.key(0), 32), opening_plies=9).state
+    state = start(Count(ends=2), RandomActor(), keys=jr.split(jr.key(0), 32), opening_plies=9).state
     assert set(np.asarray(state).tolist()) == {0, 1}

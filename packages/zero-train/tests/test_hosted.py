@@ -267,3 +267,5 @@ def test_what_it_cannot_do_is_refused(loop):
         assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="actor_devices=1 .* in turns with what learns; give 0"):
         _loop(env, mesh=data_mesh(2), actor_devices=1)
+    with pytest.raises(ValueError, match="opening_plies=2 .* environment in JAX, so give 0"):
+        _loop(env, opening_plies=2)

@@ -14,7 +14,7 @@ import optax
 import pytest
 
 from zero_app import check_finite, Checkpoints, NonFiniteError
-from zero_envs import Game2048
+from zero_envs import Game2048, Pendulum
 from zero_envs.testing import Corridor, Nim
 from zero_memory import Batch, EpisodeBuffer, Latest, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 from zero_train import (
@@ -45,7 +45,7 @@ def ran():
     """Loop, state after filling and three steps, and the metrics, on 1 and on 8 devices."""
     results = {}
     for devices in (1, 8):
-        loop = nim_loop(devices, agent=AGENT)
+        loop = nim_loop(devices, agent=AGENT, opening_plies=2)
         state = fill(loop, init(loop, key=jr.key(0)))
         metrics = []
         for _ in range(3):
@@ -58,7 +58,7 @@ def ran():
 @pytest.fixture(scope="module")
 def split():
     """A loop on 8 devices of which 4 each hold an agent together, and its compiled halves."""
-    loop = nim_loop(8, agent=AGENT, mesh=data_mesh(8, fsdp=4))
+    loop = nim_loop(8, agent=AGENT, opening_plies=2, mesh=data_mesh(8, fsdp=4))
     halves = collect_half, learn_half
     return loop, [half.lower(loop, None, template(loop)).compile() for half in halves]
 
@@ -91,11 +91,13 @@ def test_seeds_and_learning_rates_train_side_by_side(ran, devices):
     states = eqx.filter_jit(eqx.filter_vmap(lambda key: init(loop, key=key)))(keys)
     states = optax.tree.set(states, learning_rate=jnp.asarray([1e-2, 1e-2, 0.0]))
     first = np.asarray(jax.tree.leaves(states.agent.params)[0])
-    states = eqx.filter_jit(eqx.filter_vmap(lambda state: fill(loop, state)))(states)
     together = eqx.filter_jit(eqx.filter_vmap(lambda state: step(loop, state)))
-    for row in metrics:
-        states, found = together(states)
-        assert {name: float(x[0]) for name, x in found.items()} == pytest.approx(row, rel=1e-4)
+    # The checker takes it for reuse that a `lax.cond` under vmap hands its keys to both branches.
+    with jax.debug_key_reuse(False):
+        states = eqx.filter_jit(eqx.filter_vmap(lambda state: fill(loop, state)))(states)
+        for row in metrics:
+            states, found = together(states)
+            assert {name: float(x[0]) for name, x in found.items()} == pytest.approx(row, rel=1e-4)
     for x, y in zip(plain(states), plain(alone), strict=True):
         np.testing.assert_allclose(x[0], y, rtol=1e-4, atol=1e-5)
     last = np.asarray(jax.tree.leaves(states.agent.params)[0])
@@ -343,6 +345,11 @@ def test_games_differ_between_rows_and_after_a_reset(rows):
             8,
             {"mesh": data_mesh(8, fsdp=4), "actor_devices": 6},
             "fsdp=4, which does not divide the 2 that learn; leave a multiple of 4",
+        ),
+        (
+            1,
+            {"env": Pendulum(), "opening_plies": 3},
+            "opening_plies=3 was given for Pendulum; random openings need discrete actions .* 0",
         ),
         (1, {"unroll_length": 0}, r"unroll_length=0\)`: must be an integer, at least 1"),
     ],

@@ -148,6 +148,9 @@ class Loop(eqx.Module):
                 f"capacity={capacity}, which cannot take so many rows of an environment at a time; "
                 "give more capacity or a shorter unroll."
             )
+        self._check_devices()
+
+    def _check_devices(self) -> None:
         num_devices = self.mesh.size
         if not 0 <= self.actor_devices < num_devices:
             raise ValueError(

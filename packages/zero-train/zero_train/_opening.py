@@ -11,9 +11,7 @@ from ._actors import RandomActor
 from ._mesh import select_rows, split_rows
 
 
-def begin(
-    env: AbstractEnvironment, keys: Key[Array, " rows"], opening_plies: int
-) -> PyTree[Array]:
+def begin(env: AbstractEnvironment, keys: Key[Array, " rows"], opening_plies: int) -> PyTree[Array]:
     """Fresh states, one a key, each after a number of random moves drawn from 0 to
     `opening_plies`."""
     if opening_plies == 0:
