@@ -64,7 +64,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "4 considered": {"considered": 4},
     "half a win for all discs": {"disc_weight": 0.5},
     "64 games": {"envs": 64, "unroll": 8},
-    "random openings": {"opening_plies": 10},
+    "no random openings": {"opening_plies": 0},
 }
 
 

@@ -7,6 +7,8 @@ from zero_app import Game as Played, NonFiniteError
 from zero_app._play._gtp import GtpEngine
 from zero_envs import PgxEnvironment
 from zero_othello._board import PASS
+from zero_othello._build import build_loop
+from zero_othello._config import PRESETS
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor, PolicyActor
 
@@ -152,3 +154,7 @@ def test_a_game_compiles_once():
     # An equal player in the same process shares it too.
     _ = new_game().plan
     assert len(TRACES) == traces
+
+
+def test_games_of_self_play_begin_with_random_moves():
+    assert build_loop(PRESETS["quick"]).opening_plies == 10

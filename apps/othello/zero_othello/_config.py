@@ -32,6 +32,7 @@ class Config(AbstractTreeSearchConfig):
     """Apply a random symmetry of the board, of eight, to every position."""
     average: Fraction = 0.98
     player_exploration: NonNegative = 2.5
+    opening_plies: int = 10
     engine: Literal["zero", "mctx"] = "zero"
     """The search engine of self-play. mctx is for comparisons, with muzero and gumbel only."""
     env_engine: Literal["zero", "pgx"] = "zero"
@@ -54,7 +55,6 @@ class Config(AbstractTreeSearchConfig):
         "env_engine": "pgx",
         "disc_weight": 0.0,
         "player_exploration": 2.5,
-        "opening_plies": 0,
     }
 
     def __post_init__(self) -> None:

@@ -317,6 +317,7 @@ _HOURS: dict[tuple[str, Agent], dict[str, Any]] = {
         "blocks": 3,
         "channels": 48,
         "simulations": 32,
+        "opening_plies": 8,
         "evaluate_every": 200,
     },
 }

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Temperature(eqx.Module):
     """A temperature by move number: `first` for the first `moves` moves, `then` afterwards.
 
-    Moves of both players count, from 0 at the start of an episode.
+    Moves of both players count, from 0 at the first one that the planner is asked for.
     """
 
     first: float = 1.0

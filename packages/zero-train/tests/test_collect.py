@@ -103,20 +103,23 @@ def test_episodes_begin_after_each_number_of_random_moves_equally_often(opening_
     def run(keys):
         episodes = start(env, actor, keys=keys, opening_plies=opening_plies)
         own = {"indices": jnp.arange(rows, dtype=jnp.int32), "num_steps": 60}
-        _, experience = collect(
+        after, experience = collect(
             env, actor, episodes, key=jr.key(1), opening_plies=opening_plies, **own
         )
-        return episodes.state, experience
+        return episodes.state, after.finished.lengths, experience
 
-    state, experience = run(jr.split(jr.key(0), rows))
+    state, lengths, experience = run(jr.split(jr.key(0), rows))
     last = np.asarray(experience.last)
     first = np.asarray(experience.obs.features)[:, 1:][last[:, :-1]]
     for begun in (np.asarray(state), first):
         counts = np.bincount(begun, minlength=opening_plies + 1)
         assert len(counts) == opening_plies + 1
         assert scipy.stats.chisquare(counts).pvalue > 0.01 or opening_plies == 0
-    # What is played is written from the opening on, and its length is that of the rest.
-    assert np.all(np.diff(np.flatnonzero(last[0])) <= 6)
+    # The rows and the length of an episode are those of what follows its opening.
+    ends = np.flatnonzero(last[0])
+    assert np.array_equal(np.asarray(lengths)[0, ends[1:]], np.diff(ends) - 1)
+    begun = np.asarray(experience.obs.features)[0, ends[:-1] + 1]
+    assert np.array_equal(np.diff(ends) - 1, 5 - begun)
 
 
 def test_an_opening_is_cut_short_before_the_move_that_ends_the_episode():

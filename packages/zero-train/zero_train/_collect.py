@@ -29,6 +29,8 @@ class Totals(eqx.Module):
     - `returns`: the undiscounted sum of rewards, from the view of whoever moved first (with one
         player: the return). 0 where no episode ended.
     - `lengths`: the number of steps; 0 where no episode ended.
+
+    Neither counts the random actions with which an episode may begin.
     """
 
     returns: Float[Array, "*rows"]
@@ -146,7 +148,8 @@ def collect(
     the row before it becomes the final one of a truncated episode, which restarts, and is counted.
 
     Every episode begins after a number of uniformly random actions, drawn from 0 to
-    `opening_plies`, which are not written; none of them ends it. They need discrete actions.
+    `opening_plies`, or fewer where the next one would end it. They are not written, and an actor
+    with a memory does not hear of them. They need discrete actions.
 
     The randomness of an environment derives from its global index, in `indices`. Under `jax.jit`
     the reward of a wrong move is NaN, so that no update that meets it is finite.

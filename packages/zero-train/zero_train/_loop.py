@@ -91,7 +91,8 @@ class Loop(eqx.Module):
         acted in at once, over all acting devices.
     - `unroll_length`: the number of rows collected from each environment in a step.
     - `opening_plies`: every episode begins after a number of uniformly random actions, drawn from 0
-        to this, which are not learned from. A player whose games all begin alike learns little of
+        to this, or fewer where the next one would end it. They are not learned from, and an actor
+        with a memory does not hear of them. A player whose games all begin alike learns little of
         other positions. They need discrete actions.
     - `num_updates`: the number of batches sampled and learned from in a step.
     - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.

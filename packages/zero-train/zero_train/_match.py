@@ -26,7 +26,7 @@ from ._evaluation import (
 )
 from ._faults import ALONE, check_faults, faults
 from ._mesh import replicated, row_keys, select_rows
-from ._opening import begin, opened
+from ._opening import opened
 
 
 #: Uniformly random moves at the start of a match, so that players without randomness play many
@@ -379,7 +379,7 @@ def _openings(
 ) -> PyTree[Array]:
     """One position a pair, none of them final."""
     pairs = rows.shape[0]
-    state = begin(env, row_keys(key, rows), 0)
+    state = jax.vmap(lambda key: env.init(key=key))(row_keys(key, rows))
     if plies == 0:
         return state
     lengths = jnp.full(pairs, plies, jnp.int32)

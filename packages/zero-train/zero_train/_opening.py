@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from zero_envs import AbstractEnvironment, Fallible, Observation
+from zero_envs import AbstractEnvironment, Observation
 
 from ._actors import RandomActor
 from ._mesh import select_rows, split_rows
@@ -27,10 +27,10 @@ def opened(
     plies: Int[Array, " rows"],
     most_plies: int,
 ) -> tuple[PyTree[Array], Bool[Array, " rows"]]:
-    """Fresh states, each after so many of its own `plies` of at most `most_plies` random moves.
+    """Fresh states, each after its own number of random moves, `plies`, at most `most_plies`.
 
-    **Returns:** the states, none of them final, and whether a game ended in its opening, which is
-    cut short before the move that ended it.
+    **Returns:** the states, none of them final, and which openings were cut short, each before a
+    move that would have ended the episode.
     """
     ikeys, pkeys = split_rows(keys, 2)
 
@@ -41,10 +41,7 @@ def opened(
         action, _, _ = RandomActor().act(state, obs, None, key=akeys)
         step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
         next_state, transition = step(state, action, skeys)
-        last = transition.last
-        if isinstance(env, Fallible):
-            last = last | jax.vmap(env.failed)(next_state)
-        ended = ended | (last & (i < plies))
+        ended = ended | (transition.last & (i < plies))
         return select_rows(ended | (i >= plies), state, next_state), ended
 
     state = jax.vmap(lambda key: env.init(key=key))(ikeys)

@@ -151,8 +151,9 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     capacity: Annotated[int, Ge(2)] = 512
     """Positions kept for replay, per parallel game."""
     opening_plies: Annotated[int, Le(10**4)] = 0
-    """Most random moves at the start of a game of self-play. Each game has a number of them drawn
-    from 0 to this, and learns from the moves that follow."""
+    """Greatest number of random moves at the start of a game of self-play. Each game has a number
+    of them drawn from 0 to this, fewer where one would end it, and only the moves after them are
+    learned from."""
     search: Literal["gumbel", "puct", "muzero"] = "gumbel"
     """Gumbel sequential halving, AlphaZero PUCT, or MuZero PUCT."""
     simulations: Annotated[int, Interval(ge=1, le=10**6)] = 16
@@ -167,7 +168,8 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     concentration: Annotated[float, Ge(1e-6)] = 10.0
     """PUCT: total concentration of the Dirichlet noise, divided by the number of legal moves."""
     temperature_moves: int = 20
-    """PUCT: plies of a game in which the move is sampled from the visits."""
+    """PUCT: plies of a game, after its random moves, in which the move is sampled from the visits.
+    """
     temperature: NonNegative = 0.0
     """PUCT: temperature at which moves of later plies are sampled from the visits; at 0 the most
     visited move is played."""
