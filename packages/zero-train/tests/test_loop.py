@@ -91,13 +91,11 @@ def test_seeds_and_learning_rates_train_side_by_side(ran, devices):
     states = eqx.filter_jit(eqx.filter_vmap(lambda key: init(loop, key=key)))(keys)
     states = optax.tree.set(states, learning_rate=jnp.asarray([1e-2, 1e-2, 0.0]))
     first = np.asarray(jax.tree.leaves(states.agent.params)[0])
+    states = eqx.filter_jit(eqx.filter_vmap(lambda state: fill(loop, state)))(states)
     together = eqx.filter_jit(eqx.filter_vmap(lambda state: step(loop, state)))
-    # The checker takes it for reuse that a `lax.cond` under vmap hands its keys to both branches.
-    with jax.debug_key_reuse(False):
-        states = eqx.filter_jit(eqx.filter_vmap(lambda state: fill(loop, state)))(states)
-        for row in metrics:
-            states, found = together(states)
-            assert {name: float(x[0]) for name, x in found.items()} == pytest.approx(row, rel=1e-4)
+    for row in metrics:
+        states, found = together(states)
+        assert {name: float(x[0]) for name, x in found.items()} == pytest.approx(row, rel=1e-4)
     for x, y in zip(plain(states), plain(alone), strict=True):
         np.testing.assert_allclose(x[0], y, rtol=1e-4, atol=1e-5)
     last = np.asarray(jax.tree.leaves(states.agent.params)[0])

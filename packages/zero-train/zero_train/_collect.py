@@ -163,11 +163,13 @@ def collect(
         cut = jnp.zeros_like(episodes.ended)
         if isinstance(env, Fallible):
             cut = jax.vmap(env.failed)(next_state)
-        # Resetting is rare and may be dear, so it only runs where some row needs it.
-        anew = episodes.ended | cut
+        # Resetting is rare and may be dear, so it only runs where some row needs it. Its keys go in
+        # as bits: under `jax.vmap` a cond reads its operands twice, which would be reuse of keys.
+        anew, bits = episodes.ended | cut, jr.key_data(ikeys)
+        fresh = lambda: begin(env, jr.wrap_key_data(bits, impl=jr.key_impl(ikeys)), opening_plies)
         next_state = jax.lax.cond(
             jnp.any(anew),
-            lambda: select_rows(anew, begin(env, ikeys, opening_plies), next_state),
+            lambda: select_rows(anew, fresh(), next_state),
             lambda: next_state,
         )
         return written(env, actor, episodes, decision, next_state, transition, cut)
