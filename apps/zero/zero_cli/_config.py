@@ -310,16 +310,18 @@ _TUNED: dict[tuple[str, Agent], dict[str, Any]] = {
     ("lightdark-5", "expert"): _LIGHT | {"gamma": 0.9, "value_scale": 0.1},
     ("pgx/backgammon", "alphazero"): _BACKGAMMON,
 }
-#: The presets that take most of an hour of two cores, by environment and agent.
-_HOURS: dict[tuple[str, Agent], dict[str, Any]] = {
-    ("pgx/connect_four", "alphazero"): {
-        "steps": 3600,
-        "blocks": 3,
-        "channels": 48,
-        "simulations": 32,
-        "opening_plies": 8,
-        "evaluate_every": 200,
-    },
+#: Connect Four's longer presets: most of an hour of two cores, and a night of two and a half.
+_HOUR: dict[str, Any] = {
+    "steps": 3600,
+    "blocks": 3,
+    "channels": 48,
+    "simulations": 32,
+    "opening_plies": 8,
+    "evaluate_every": 200,
+}
+_NIGHT: dict[str, Any] = _HOUR | {"steps": 5600, "blocks": 4, "channels": 64}
+_LONGER: dict[tuple[str, Agent], dict[str, dict[str, Any]]] = {
+    ("pgx/connect_four", "alphazero"): {"hour": _HOUR, "night": _NIGHT},
 }
 
 
@@ -329,8 +331,8 @@ def presets(
     """The presets of an environment whose observations have `size` numbers, which `board` says to
     be a board or image.
 
-    `quick` takes minutes on two cores, `hour`, of Connect Four alone, less than an hour, `standard`
-    needs an accelerator, and `tiny` runs all parts.
+    `quick` takes minutes on two cores; `hour` and `night`, of Connect Four alone, less than an hour
+    and two and a half; `standard` needs an accelerator, and `tiny` runs all parts.
     """
     quick = Config(env=env, agent=agent)
     if size <= 32:
@@ -380,6 +382,6 @@ def presets(
         average=0.99,
         evaluate_every=250,
     )
-    hour = _HOURS.get((env, agent))
-    longer = {} if hour is None else {"hour": dataclasses.replace(quick, **hour)}
-    return {"tiny": tiny, "quick": quick, **longer, "standard": standard}
+    longer = _LONGER.get((env, agent), {})
+    more = {name: dataclasses.replace(quick, **changed) for name, changed in longer.items()}
+    return {"tiny": tiny, "quick": quick, **more, "standard": standard}
