@@ -196,18 +196,13 @@ def resampled(
     """
     number = weights.shape[1]
     if how == "multinomial":
-        return _inverse(weights, uniform(key, number))
-    comb = jnp.arange(number, dtype=jnp.float32)
-    return _inverse(weights, (comb[None] + uniform(key)[:, None]) / number)
-
-
-def _inverse(
-    weights: Float[Array, "batch particles"], uniform: Float[Array, "batch particles"]
-) -> Int[Array, "batch particles"]:
-    """Where the running sum of the weights first exceeds each number of `[0, 1)`."""
+        share = uniform(key, number)
+    else:
+        comb = jnp.arange(number, dtype=jnp.float32)
+        share = (comb[None] + uniform(key)[:, None]) / number
     total = jnp.cumsum(weights, axis=1)
-    # Rounding may leave a sum of less than 1, or a number of 1: neither may lead to a particle
+    # Rounding may leave a sum of less than 1, or a share of 1: neither may lead to a particle
     # without weight at the end of a row.
-    below = jnp.minimum(uniform, 1 - float(jnp.finfo(jnp.float32).eps)) * total[:, -1:]
+    below = jnp.minimum(share, 1 - float(jnp.finfo(jnp.float32).eps)) * total[:, -1:]
     find = lambda t, u: jnp.searchsorted(t, u, side="right")
     return jax.vmap(find)(total, below).astype(jnp.int32)

@@ -109,7 +109,8 @@ def choose_action(
     if readout == "sampled":
         index = sample_action(weights, 1.0, key=key)
     else:
-        index = jnp.argmax(_together(candidates, weights), axis=1)
+        together = jnp.sum(jnp.where(alike(candidates), weights[:, None], 0.0), axis=2)
+        index = jnp.argmax(together, axis=1)
     return pick(candidates, index)
 
 
@@ -120,13 +121,6 @@ def _mean(x: Array, weights: Float[Array, "batch particles"]) -> Float[Array, "b
             '"sampled" or "argmax".'
         )
     return jnp.einsum("bn...,bn->b...", x, weights.astype(x.dtype))
-
-
-def _together(
-    candidates: PyTree[Array], weights: Float[Array, "batch particles"]
-) -> Float[Array, "batch particles"]:
-    """The weight of every candidate and all equal to it."""
-    return jnp.sum(jnp.where(alike(candidates), weights[:, None], 0.0), axis=2)
 
 
 class _Cloud(eqx.Module):
