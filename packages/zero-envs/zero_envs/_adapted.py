@@ -52,15 +52,12 @@ class Library:
     - `call`, `name`: what made it and what it is called, for messages.
     - `reset`: maps a key to a state and its observation.
     - `step`: maps a state, an action and a key to the result.
-    - `hidden`, `max_steps`: see [`zero_envs.AdaptedEnvironment`][].
     """
 
     call: str
     name: str
     reset: Callable[[Array], tuple[Any, Any]]
     step: Callable[[Any, Array, Array], Stepped]
-    hidden: bool
-    max_steps: int | None
 
     @ft.cached_property
     def shapes(self) -> Any:
@@ -161,24 +158,15 @@ class ContinuousAdaptedEnvironment(
         return Observation(features=state.observation, legal=None)
 
 
-def discrete(library: Library, num_actions: Any) -> AdaptedEnvironment:
-    """The environment of a library whose actions are numbered."""
-    return AdaptedEnvironment(num_actions=int(num_actions), **_known(library))
-
-
 def continuous(
-    library: Library, shape: tuple[int, ...], bounds: Bounds
+    library: Library, shape: tuple[int, ...], bounds: Bounds, **known: Any
 ) -> ContinuousAdaptedEnvironment:
-    """The environment of a library whose actions are arrays of that shape within bounds."""
+    """The environment of a library whose actions are arrays of that shape within bounds. `known`
+    are the fields that do not depend on what the actions are."""
     low, high = checked_bounds(library.call, library.name, shape, bounds)
     return ContinuousAdaptedEnvironment(
-        action_size=len(low), _shape=tuple(shape), _low=low, _high=high, **_known(library)
+        library=library, action_size=len(low), _shape=tuple(shape), _low=low, _high=high, **known
     )
-
-
-def _known(library: Library) -> dict[str, Any]:
-    """The fields that do not depend on what the actions are."""
-    return dict(library=library, hidden=library.hidden, max_steps=library.max_steps)
 
 
 def _step(

@@ -21,7 +21,7 @@ from ._environment import (
     Transition,
 )
 from ._foreign import Bounds, checked_bounds, import_or_explain
-from ._hosted import AbstractWorlds, cannot_step, HostStep
+from ._hosted import AbstractWorlds, HostStep
 from ._known import names_of, unknown
 
 
@@ -131,7 +131,11 @@ class AbstractGymnasiumEnvironment(AbstractEnvironment[PyTree[Array], Any]):
     def step(
         self, state: PyTree[Array], action: Any, *, key: PRNGKeyArray
     ) -> tuple[PyTree[Array], Transition]:
-        raise cannot_step(self.name)
+        raise ValueError(
+            f"{self.name}: its simulator runs on the host and can be neither copied nor compiled, "
+            "so nothing plans in it, and only `zero_train.step` and `evaluate` step it; choose an "
+            "agent that plans in a learned model or not at all."
+        )
 
     def observe(self, state: PyTree[Array]) -> Observation:
         values = _values(self.simulator.taken)
@@ -263,27 +267,20 @@ def _own(library: str, name: str, options: dict[str, Any], bounds: Bounds | None
         raise ValueError(simulator.refused(f'{said}vectorization_mode="sync" has.'))
     if why := _refusal(seen):
         raise ValueError(simulator.refused(why))
-    if (found := _kind(taken)) is None:
+    simulator = dataclasses.replace(simulator, seen=seen, taken=taken)
+    values, limit = _values(taken), None if limit == -1 else limit
+    if type(taken).__name__ == "Box":
+        limits = checked_bounds(call, name, taken.shape, bounds or (taken.low, taken.high))
+        simulator = dataclasses.replace(simulator, bounds=limits)
+        return ContinuousGymnasiumEnvironment(
+            simulator=simulator, action_size=len(limits[0]), max_steps=limit
+        )
+    if values is None or len(taken.shape) > 1:
         allowed = "Discrete, Box, and MultiDiscrete and MultiBinary of one dimension"
         raise ValueError(simulator.refused(f"its actions are a {taken}; {allowed} are allowed."))
-    kind, numbers = found
-    limits = None
-    if kind is ContinuousGymnasiumEnvironment:
-        limits = checked_bounds(call, name, taken.shape, bounds or (taken.low, taken.high))
-    simulator = dataclasses.replace(simulator, seen=seen, taken=taken, bounds=limits)
-    return kind(simulator=simulator, max_steps=None if limit == -1 else limit, **numbers)
-
-
-def _kind(taken: Any) -> tuple[Any, dict[str, Any]] | None:
-    """The class of an environment with such actions, and how many those are."""
-    values = _values(taken)
-    if type(taken).__name__ == "Box":
-        return ContinuousGymnasiumEnvironment, {"action_size": int(np.prod(taken.shape))}
-    if values is None or len(taken.shape) > 1:
-        return None
     if taken.shape:
-        return FactoredGymnasiumEnvironment, {"num_values": values}
-    return GymnasiumEnvironment, {"num_actions": values[0]}
+        return FactoredGymnasiumEnvironment(simulator=simulator, num_values=values, max_steps=limit)
+    return GymnasiumEnvironment(simulator=simulator, num_actions=values[0], max_steps=limit)
 
 
 def _values(space: Any) -> tuple[int, ...] | None:

@@ -10,7 +10,6 @@ from ._adapted import (
     AdaptedEnvironment,
     continuous,
     ContinuousAdaptedEnvironment,
-    discrete,
     Library,
     Stepped,
 )
@@ -111,11 +110,11 @@ def _adapted(
         truncated = env.is_truncated(after, params)
         return Stepped(after, seen(observation), reward, terminated, truncated)
 
-    limit = int(params.max_steps_in_episode)
-    library = Library(_CALL, name, reset, step, hidden=hidden, max_steps=limit)
+    library = Library(_CALL, name, reset, step)
+    known: dict[str, Any] = {"hidden": hidden, "max_steps": int(params.max_steps_in_episode)}
     if hasattr(space, "n"):
-        return discrete(library, space.n)
+        return AdaptedEnvironment(library=library, num_actions=int(space.n), **known)
     if hasattr(space, "low"):
-        return continuous(library, space.shape, bounds or (space.low, space.high))
+        return continuous(library, space.shape, bounds or (space.low, space.high), **known)
     kind = type(space).__name__
     raise ValueError(f"{_CALL}(<{name}>): its actions are a {kind}; Discrete or Box is allowed.")

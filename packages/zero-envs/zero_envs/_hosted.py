@@ -62,12 +62,3 @@ class Hosted(Protocol):
     def open(self, num_worlds: int, *, key: PRNGKeyArray) -> AbstractWorlds:
         """New simulators, whose randomness follows from the key."""
         ...
-
-
-def cannot_step(name: str) -> ValueError:
-    """What is wrong with stepping an environment in JAX whose simulator is not there."""
-    return ValueError(
-        f"{name}: its simulator runs on the host and can be neither copied nor compiled, so "
-        "nothing plans in it, and only `zero_train.step` and `evaluate` step it; choose an agent "
-        "that plans in a learned model or not at all."
-    )

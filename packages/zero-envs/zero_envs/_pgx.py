@@ -22,7 +22,7 @@ from ._foreign import (
     raw_key,
     strongly_typed,
 )
-from ._known import known_environments, PGX_DOWNLOADED, PGX_HIDDEN, PGX_RANDOM, unknown
+from ._known import names_of, PGX_DOWNLOADED, PGX_HIDDEN, PGX_RANDOM, unknown
 
 
 # The largest returns of those games of two players in which it is not 1.
@@ -161,17 +161,11 @@ def _make(game: str) -> Any:
     """Returns the same object for the same id, so that nothing is traced twice."""
     pgx = import_or_explain("pgx", "PgxEnvironment")
     if game in PGX_DOWNLOADED:
-        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(_games())))
+        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(names_of("pgx"))))
     if game not in pgx.available_envs():
-        raise unknown("PgxEnvironment", game, _games())
+        raise unknown("PgxEnvironment", game, names_of("pgx"))
     with default_numerics(f"pgx/{game}"):
         return pgx.make(game)
-
-
-def _games() -> list[str]:
-    """The ids of pgx's games that are not refused."""
-    names = [name.partition("/") for name in known_environments()]
-    return [game for library, _, game in names if library == "pgx"]
 
 
 def _is_hidden(game: str) -> bool:

@@ -1,5 +1,6 @@
 """Environments with the interface of Stoa (github.com/EdanToledo/Stoa)."""
 
+import math
 from typing import Any
 
 from jaxtyping import Array
@@ -8,7 +9,6 @@ from ._adapted import (
     AdaptedEnvironment,
     continuous,
     ContinuousAdaptedEnvironment,
-    discrete,
     Library,
     Stepped,
 )
@@ -65,28 +65,24 @@ def stoa_environment(
             f"{_CALL}(<{kinds[0]}>): it is not known whether its state is fully observable; pass "
             "hidden=True or hidden=False."
         )
-    library = Library(_CALL, kinds[0], *_functions(env), hidden=hidden, max_steps=max_steps)
+    library = Library(_CALL, kinds[0], *_functions(env))
+    known: dict[str, Any] = {"hidden": hidden, "max_steps": max_steps}
     with default_numerics(kinds[0]):
         space = env.action_space()
     if isinstance(space, spaces.DiscreteSpace):
-        made = discrete(library, space.num_values)
-    elif isinstance(space, spaces.MultiDiscreteSpace):
+        return AdaptedEnvironment(library=library, num_actions=int(space.num_values), **known)
+    if isinstance(space, spaces.MultiDiscreteSpace):
         raise ValueError(
             f"{_CALL}(<{kinds[0]}>): its actions have several components; wrap it in "
             "stoa.MultiDiscreteToDiscreteWrapper."
         )
-    elif isinstance(space, spaces.ArraySpace):
-        low, high = (
-            getattr(space, "minimum", -float("inf")),
-            getattr(space, "maximum", float("inf")),
-        )
-        made = continuous(library, space.shape, bounds or (low, high))
-    else:
+    if not isinstance(space, spaces.ArraySpace):
         raise ValueError(
             f"{_CALL}(<{kinds[0]}>): its actions are a {type(space).__name__}; give an environment "
             "with a DiscreteSpace or a BoundedArraySpace."
         )
-    return made
+    low, high = getattr(space, "minimum", -math.inf), getattr(space, "maximum", math.inf)
+    return continuous(library, space.shape, bounds or (low, high), **known)
 
 
 def _functions(env: Any) -> tuple[Any, Any]:
