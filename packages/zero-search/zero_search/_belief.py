@@ -25,7 +25,7 @@ from ._model import (
     State,
     stepped,
 )
-from ._sample import folded, inverted, split_rows, uniform
+from ._sample import folded, inverted, numbered, seeds, split_rows, uniform
 from ._types import Ints, Keys, Prediction, Stepped
 
 
@@ -148,7 +148,7 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         own = lambda i: folded(guess_key, i)
         particles = guesses(self.model, state, obs, self.num_particles, own)
         weights = jnp.full((batch, self.num_particles), 1 / self.num_particles, jnp.float32)
-        return Belief(particles, weights, jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(fate_key))
+        return Belief(particles, weights, seeds(fate_key))
 
     def step(self, node: Belief[State], action: Ints, *, key: Keys) -> Stepped[Belief[State]]:
         return sampled_step(self, node, action, key=key)
@@ -205,13 +205,8 @@ def _fates(
     seed: UInt32[Array, " batch"], number: int
 ) -> tuple[Key[Array, "batch particles"], UInt32[Array, " batch"]]:
     """Every particle's key for one step, and the seed of the next one's."""
-
-    def one(seed: UInt32[Array, ""]) -> tuple[Key[Array, " particles"], UInt32[Array, ""]]:
-        key = jr.key(seed)
-        keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(number, dtype=jnp.int32))
-        return keys, jr.bits(jr.fold_in(key, number), (), jnp.uint32)
-
-    return jax.vmap(one)(seed)
+    key = jax.vmap(jr.key)(seed)
+    return numbered(key, number), seeds(folded(key, number))
 
 
 _PerParticle = Float[Array, "batch particles"]

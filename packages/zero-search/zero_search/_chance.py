@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PyTree, UInt32
 from ._check import batch_size, check_answer, check_range, check_step
 from ._model import AbstractChanceModel, AbstractPriorModel, predicted, stepped
 from ._rules import highest, MeanBackup
-from ._sample import inverted, safe_softmax, split_rows, where_rows
+from ._sample import inverted, safe_softmax, seeds, split_rows, uniform, where_rows
 from ._types import Floats, Ints, Keys, Node, NodeStatistics, Stepped
 
 
@@ -107,7 +107,7 @@ class DrawnOutcomes(AbstractChanceModel[DrawnNode, DrawnAfterstate]):
         return self.number
 
     def seeded(self, node: PyTree[Array], key: Keys) -> DrawnNode:
-        return DrawnNode(node, _seeds(key))
+        return DrawnNode(node, seeds(key))
 
     def root(self, state: PyTree[Array], obs: PyTree[Array], *, key: Keys) -> DrawnNode:
         root_key, seed_key = split_rows(key, 2)
@@ -122,7 +122,7 @@ class DrawnOutcomes(AbstractChanceModel[DrawnNode, DrawnAfterstate]):
         return self.model.predict(node.node, key=key)
 
     def afterstate(self, node: DrawnNode, action: Ints) -> DrawnAfterstate:
-        return DrawnAfterstate(node.node, action, _seeds(_keys(node.seed, action)))
+        return DrawnAfterstate(node.node, action, seeds(_keys(node.seed, action)))
 
     def outcome_logits(self, afterstate: DrawnAfterstate) -> Float[Array, "batch outcomes"]:
         return jnp.zeros((*afterstate.seed.shape, self.number), jnp.float32)
@@ -193,8 +193,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         if self.sampled:
             dkey, ckey = split_rows(key, 2)
             first = _drawn_outcome(logits, dkey)
-            draw = lambda k: 1.0 - jr.uniform(k, (), jnp.float32)  # above 0
-            seed = jax.vmap(draw)(ckey)
+            seed = 1.0 - uniform(ckey)  # above 0
         else:
             # Of the probabilities, as the search has them: rounding may make equals of two.
             probs = safe_softmax(logits.astype(jnp.float32))
@@ -258,7 +257,6 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
 
 class Outcomes(eqx.Module):
     """How chance nodes are searched: one of the `OUTCOMES` but the last.
-
 
     With `through` the value of an afterstate is that of the node behind its first outcome, the
     likeliest or the drawn one: its own value then stands for a visit of that outcome.
@@ -347,10 +345,6 @@ def _drawn_outcome(logits: Float[Array, "batch outcomes"], key: Keys) -> Ints:
     return jax.vmap(jr.categorical)(key, logits).astype(jnp.int32)
 
 
-def _seeds(key: Keys) -> UInt32[Array, " batch"]:
-    return jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(key)
-
-
 def _keys(seed: UInt32[Array, " batch"], number: Ints) -> Keys:
     return jax.vmap(lambda bits, i: jr.fold_in(jr.key(bits), i))(seed, number)
 
@@ -362,9 +356,5 @@ def _first(probs: Float[Array, "batch outcomes"]) -> Float[Array, "batch outcome
 
 def _drawn(probs: Float[Array, "batch outcomes"], seed: Floats, count: Floats) -> Ints:
     """The outcome of a node's visit number `count`, by inverting the distribution."""
-
-    def uniform(seed, count):
-        bits = jax.lax.bitcast_convert_type(seed, jnp.uint32)
-        return jr.uniform(jr.fold_in(jr.key(bits), count.astype(jnp.int32)), (), jnp.float32)
-
-    return inverted(probs, jax.vmap(uniform)(seed, count))
+    keys = _keys(jax.lax.bitcast_convert_type(seed, jnp.uint32), count.astype(jnp.int32))
+    return inverted(probs, uniform(keys))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.sharding import AxisType
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from ._check import check_count, check_range
 from ._types import Floats, Ints, Keys, PerAction
@@ -84,6 +84,11 @@ def numbered(key: Keys, number: int) -> Key[Array, "batch {number}"]:
 def uniform(key: Keys, *shape: int) -> Float[Array, "batch ..."]:
     """Numbers from 0 to below 1, of every row's key."""
     return jax.vmap(lambda k: jr.uniform(k, shape, jnp.float32))(key)
+
+
+def seeds(key: Keys) -> UInt32[Array, " batch"]:
+    """32 random bits of every row's key."""
+    return jax.vmap(lambda k: jr.bits(k, (), jnp.uint32))(key)
 
 
 def inverted(weights: Float[Array, "batch entries"], share: Floats) -> Ints:
