@@ -1,7 +1,6 @@
 """Jumanji's Minesweeper as a hidden environment with an exact posterior."""
 
 import dataclasses
-import functools as ft
 from typing import Any
 
 import equinox as eqx
@@ -19,8 +18,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import import_or_explain, raw_key
-from ._jumanji import JumanjiEnvironment
+from ._foreign import default_numerics, import_or_explain, raw_key
 from ._mine_posterior import check_max_states, mine_posterior, MinePosterior, sample_mines
 
 
@@ -97,11 +95,12 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         if self.pays not in _PAYMENTS:
             known = ", ".join(repr(name) for name in _PAYMENTS)
             raise ValueError(f"Minesweeper(pays={self.pays!r}): must be one of {known}.")
-        _jumanji(rows, columns, num_mines)
+        _dealer(rows, columns, num_mines)
 
     def init(self, *, key: PRNGKeyArray) -> MinesweeperState:
         """Draws a uniform layout of mines; all cells are hidden."""
-        dealt = _jumanji(self.rows, self.columns, self.num_mines).init(key=key).position
+        with default_numerics("jumanji's Minesweeper"):
+            dealt = _dealer(self.rows, self.columns, self.num_mines)(raw_key(key))
         mines = jnp.zeros(self.num_actions, jnp.bool_).at[dealt.flat_mine_locations].set(True)
         return MinesweeperState(
             board=dealt.board.astype(jnp.int8),
@@ -197,13 +196,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         return jnp.where(state.over, jnp.int8(-1), state.board)
 
 
-@ft.cache
-def _jumanji(rows: int, columns: int, num_mines: int) -> JumanjiEnvironment:
-    """Returns the same object for the same arguments, so that nothing is traced twice."""
-    module = "jumanji.environments.logic.minesweeper"
-    env, generator = (
-        import_or_explain(f"{module}.{name}", "Minesweeper") for name in ("env", "generator")
-    )
-    return JumanjiEnvironment(
-        env.Minesweeper(generator=generator.UniformSamplingGenerator(rows, columns, num_mines))
-    )
+def _dealer(rows: int, columns: int, num_mines: int) -> Any:
+    """Jumanji's generator of layouts."""
+    module = import_or_explain("jumanji.environments.logic.minesweeper.generator", "Minesweeper")
+    return module.UniformSamplingGenerator(rows, columns, num_mines)
