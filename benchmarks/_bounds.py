@@ -60,14 +60,12 @@ def _places(belief: Any) -> jax.Array:
 
 def _walks(env: LightDark) -> tuple[np.ndarray, np.ndarray]:
     """The distances that moves lead to, and the fewest moves to each."""
-    bound = int(env.bound)
-    number, reached = {0: 0}, [0]
-    for at in reached:
-        for to in (at + move for move in env.moves):
-            if abs(to) <= bound and to not in number:
-                number[to] = number[at] + 1
-                reached.append(to)
-    return np.asarray(reached), np.asarray([number[at] for at in reached])
+    number, newest = {0: 0}, {0}
+    while newest:
+        led = {at + move for at in newest for move in env.moves}
+        newest = {to for to in led - number.keys() if abs(to) <= env.bound}
+        number |= dict.fromkeys(newest, 1 + max(number.values()))
+    return np.asarray([*number]), np.asarray([*number.values()])
 
 
 def _rocks(env: RockSample, gamma: float) -> np.ndarray:
