@@ -155,7 +155,7 @@ def search(
     if choose_root is not None:
         first = choose_root(0, root, jnp.zeros_like(root.visits), first)
     code = tree.child[jnp.arange(batch), 0, first]
-    code = code if bounds is None else sealed(code, first, bounds, FINAL)
+    code = code if bounds is None else sealed(code, first, bounds)
     step = tree.step.at[:, 0].set(jnp.stack([first, code], axis=-1))
     tree = eqx.tree_at(lambda t: t.step, tree, step)
 

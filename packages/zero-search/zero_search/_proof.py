@@ -12,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from ._tree import FINAL
 from ._types import Floats, NodeStatistics, PerAction
 
 
@@ -100,8 +101,8 @@ def among(node: NodeStatistics, allowed: Bool[Array, "batch actions"]) -> NodeSt
 
 
 def sealed(
-    code: Int[Array, " rows"], action: Int[Array, " rows"], bounds: Bounds, final: int
+    code: Int[Array, " rows"], action: Int[Array, " rows"], bounds: Bounds
 ) -> Int[Array, " rows"]:
     """The codes of the children of these actions, where one whose return is known is final."""
     known = jnp.take_along_axis(bounds.known, action[:, None], axis=1)[:, 0]
-    return jnp.where(known & (code >= 0), final - code, code)
+    return jnp.where(known & (code >= 0), FINAL - code, code)

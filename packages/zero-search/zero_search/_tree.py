@@ -177,8 +177,6 @@ class Rules(eqx.Module):
 
     def __check_init__(self):
         check_rules("Rules", self)
-        if self.max_return is not None:
-            check_positive("Rules", max_return=self.max_return)
         if self.max_return is not None and (self.outcomes is not None or self.kernels != "plain"):
             raise ValueError(
                 f"`max_return={self.max_return}` was given for a model with chance nodes or for "
@@ -241,6 +239,8 @@ def check_rules(owner: str, rules: Any) -> None:
     check_kinds(owner, AbstractBackup, backup=rules.backup)
     check_limits(owner, max_depth=rules.max_depth)
     check_count(owner, 1, num_leaves=rules.num_leaves)
+    if rules.max_return is not None:
+        check_positive(owner, max_return=rules.max_return)
     check_kernels(owner, rules.kernels)
 
 

@@ -22,7 +22,6 @@ from ._check import (
     check_move,
     check_option,
     check_own_carry,
-    check_positive,
     check_range,
     check_result,
 )
@@ -209,13 +208,11 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
                 f"`TreeSearch(num_leaves={self.num_leaves})` with `in_rounds=True`: rounds "
                 "evaluate the leaves of all actions together already; leave one of the two out."
             )
-        if self.max_return is not None:
-            check_positive("TreeSearch", max_return=self.max_return)
-            if in_rounds:
-                raise ValueError(
-                    f"`TreeSearch(max_return={self.max_return})` with `in_rounds=True`: rounds "
-                    "prove nothing; leave one of the two out."
-                )
+        if in_rounds and self.max_return is not None:
+            raise ValueError(
+                f"`TreeSearch(max_return={self.max_return})` with `in_rounds=True`: rounds prove "
+                "nothing; leave one of the two out."
+            )
         if self.stop_early and not self.can_stop_early:
             raise ValueError(
                 "`TreeSearch(stop_early=True)`: only the most visited action is certain before the "

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ._forest import Forest, put, take
 from ._proof import among, behind, Bounds, sealed
 from ._sample import varying
-from ._tree import ACTION, CODE, COUNT, DISCOUNT, FINAL, RAW, REWARD, Rules, VALUE
+from ._tree import ACTION, CODE, COUNT, DISCOUNT, RAW, REWARD, Rules, VALUE
 from ._types import Bools, Floats, Ints, Keys, NodeStatistics, PerAction
 
 
@@ -357,7 +357,7 @@ def write(
     step = forest.leading(visits.row, best)
     if bounds is not None:
         edge[2:2] = [bounds.low, bounds.high]
-        step = step.at[:, CODE].set(sealed(step[:, CODE], best, bounds, FINAL))
+        step = step.at[:, CODE].set(sealed(step[:, CODE], best, bounds))
     return forest.entered(visits.row, step, numbers, jnp.stack(edge, axis=1))
 
 
