@@ -147,13 +147,9 @@ def reset_search_tree(tree: mctx.Tree, select_batch: Bools | None = None) -> mct
     old: Any = tree
     if select_batch is None:
         select_batch = jnp.ones(old.node_visits.shape[:1], bool)
-    # What a node that is not there holds, where it is not 0.
-    nothing = {"parents": -1, "action_from_parent": -1, "children_index": -1}
-
-    def emptied(name: str) -> Any:
-        empty = lambda x: jnp.full_like(x, nothing.get(name, 0))
-        held = getattr(old, name)
-        return where_rows(select_batch, jax.tree.map(empty, held), held)
-
-    names = [field.name for field in dataclasses.fields(old) if field.name != "extra_data"]
-    return old.replace(**{name: emptied(name) for name in names})
+    held = old.replace(extra_data=None)
+    # A node that is not there holds zeros, but for these.
+    names = ("parents", "action_from_parent", "children_index")
+    none = {name: jnp.full_like(getattr(old, name), -1) for name in names}
+    empty = jax.tree.map(jnp.zeros_like, held).replace(**none)
+    return where_rows(select_batch, empty, held).replace(extra_data=old.extra_data)
