@@ -108,11 +108,12 @@ def _mix(x: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
 
 def masked_root(
     root: Any, logits: PerAction, invalid_actions: Shaped[Array, "batch actions"] | None
-) -> tuple[Node, Shaped[Array, "batch actions"]]:
-    """The root's node with other logits, and `mctx.Tree.root_invalid_actions`.
+) -> tuple[Node, PerAction, Shaped[Array, "batch actions"]]:
+    """The root's node with other logits, what selection sees of them, and
+    `mctx.Tree.root_invalid_actions`.
 
     Invalid is what the caller says and, besides, what the root's own logits leave out. There the
-    logits become the lowest finite number.
+    logits become the lowest finite number; selection sees `-inf`, and the largest logit as 0.
     """
     logits = clean(logits)
     if invalid_actions is None:
@@ -122,16 +123,11 @@ def masked_root(
         logits = logits - jnp.max(logits, axis=-1, keepdims=True)
     invalid = jnp.where(illegal(root.prior_logits), jnp.ones_like(invalid), invalid)
     logits = jnp.where(invalid.astype(bool), jnp.finfo(logits.dtype).min, logits)
-    return Node(
-        root.embedding, logits, root.value, jnp.full(logits.shape[:1], -1, jnp.int32)
-    ), invalid
-
-
-def legal_logits(logits: PerAction, invalid: Shaped[Array, "batch actions"]) -> PerAction:
-    """What selection sees of a root: `-inf` at invalid actions, and the largest logit is 0."""
+    action = jnp.full(logits.shape[:1], -1, jnp.int32)
     masked = jnp.where(invalid.astype(bool), -jnp.inf, logits.astype(jnp.float32))
     highest = jnp.max(masked, axis=1, keepdims=True)
-    return masked - jnp.where(highest > -jnp.inf, highest, 0.0)
+    seen = masked - jnp.where(highest > -jnp.inf, highest, 0.0)
+    return Node(root.embedding, logits, root.value, action), seen, invalid
 
 
 def dirichlet(logits: PerAction, fraction: ArrayLike, alpha: ArrayLike, key: Array) -> PerAction:

@@ -28,7 +28,7 @@ from .._tree import Rules, Tree
 from .._types import NodeStatistics, PerAction, RootStatistics
 from .._walk import KeyPair, RootChoice
 from ._check import check_arguments, check_tree
-from ._nodes import break_ties, dirichlet, draw, legal_logits, masked_root, Node, prior, Recurrent
+from ._nodes import break_ties, dirichlet, draw, masked_root, Node, prior, Recurrent
 from ._trees import going_on, to_mctx
 
 
@@ -133,12 +133,12 @@ def alphazero_policy(
     typed, unwrap = with_typed_key(rng_key)
     action_key, noise_key, search_key = jr.split(typed, 3)
     noisy = dirichlet(given.prior_logits, dirichlet_fraction, dirichlet_alpha, noise_key)
-    start, invalid = masked_root(root, noisy, invalid_actions)
+    start, logits, invalid = masked_root(root, noisy, invalid_actions)
     rule = PUCT(1.25, as_qtransform(qtransform), c_base=19652.0)
     selection = with_options(rule, c=pb_c_init, c_base=pb_c_base)
     tree = grow(
         start,
-        legal_logits(start.logits, invalid),
+        logits,
         Recurrent(params, recurrent_fn, unwrap, noisy=True),
         selection,
         search_key,
@@ -178,13 +178,13 @@ def gumbel_muzero_policy(
     given: Any = root
     typed, unwrap = with_typed_key(rng_key)
     key, gumbel_key = jr.split(typed)
-    start, invalid = masked_root(root, given.prior_logits, invalid_actions)
+    start, logits, invalid = masked_root(root, given.prior_logits, invalid_actions)
     shape, dtype = start.logits.shape, start.logits.dtype
     gumbel = jr.gumbel(gumbel_key, shape, dtype) * gumbel_scale
     transform = as_qtransform(qtransform)
     halving = SequentialHalving(max_num_considered_actions, qtransform=transform)
     zeros, noise = jnp.zeros(shape, jnp.float32), gumbel.astype(jnp.float32)
-    ply, logits = jnp.zeros(shape[:1], jnp.int32), legal_logits(start.logits, invalid)
+    ply = jnp.zeros(shape[:1], jnp.int32)
     legal = jnp.sum(logits > -jnp.inf, axis=1, dtype=jnp.int32)
 
     def known(node: NodeStatistics) -> RootStatistics:
