@@ -144,9 +144,7 @@ def _play(
         action, _, carry = actor.act(state, obs, carry, key=keys(0, step))
         risk, needless = jax.vmap(_risk, in_axes=(None, 0, 0))(env, state, action)
         unknown = jnp.isnan(risk)
-        after, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(
-            state, action, keys(1, step)
-        )
+        after, transition = jax.vmap(env.step)(state, action, key=keys(1, step))
         carry = actor.advance(carry, action, after, transition)
         going, won = ~state.over, jax.vmap(env.won)(after)
         risk = jnp.where(unknown, (transition.last & ~won).astype(jnp.float32), risk)
@@ -162,7 +160,7 @@ def _play(
         )
         return step + 1, after, carry, played
 
-    state = jax.vmap(lambda k: env.init(key=k))(keys(2, 0))
+    state = jax.vmap(env.init)(key=keys(2, 0))
     none = jnp.zeros(rows.shape, jnp.int32)
     whole = jnp.ones(rows.shape, jnp.float32)
     played = Played(none > 0, none, whole, safe_cells * whole, none, none, none)

@@ -88,13 +88,12 @@ def _play(
         state, memory = carry
         obs = jax.vmap(env.observe)(state)
         action, _, memory = actor.act(state, obs, memory, key=keys(0, step))
-        move = jax.vmap(lambda s, a, k: env.step(s, a, key=k))
-        after, transition = move(state, action, keys(1, step))
-        fresh = jax.vmap(lambda k: env.init(key=k))(keys(2, step + 1))
+        after, transition = jax.vmap(env.step)(state, action, key=keys(1, step))
+        fresh = jax.vmap(env.init)(key=keys(2, step + 1))
         after = choose(transition.last, fresh, after)
         memory = actor.advance(memory, action, after, transition)
         return (after, memory), (state, action, transition)
 
-    state = jax.vmap(lambda k: env.init(key=k))(keys(2, 0))
+    state = jax.vmap(env.init)(key=keys(2, 0))
     steps = jnp.arange(NUM_STEPS, dtype=jnp.int32)
     return jax.lax.scan(body, (state, actor.init(state)), steps)[1]

@@ -40,7 +40,7 @@ def perfect(env: AbstractEnvironment) -> AbstractActor:
         from ._connect_four import player, Solver
 
         return player(Solver())
-    states = jax.vmap(lambda key: env.init(key=key))(jr.split(jr.key(0), 16))
+    states = jax.vmap(env.init)(key=jr.split(jr.key(0), 16))
     first = np.asarray(_numbers(jax.vmap(env.observe)(states)))
     if env.hidden or isinstance(env, AbstractChanceEnvironment) or (first != first[0]).any():
         raise _refused("with chance or hidden parts")

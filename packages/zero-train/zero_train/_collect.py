@@ -84,7 +84,7 @@ def start(
     if opening_plies:
         keys, okeys = split_rows(keys, 2)
         opening = drawn(env, okeys, opening_plies)
-    state = jax.vmap(lambda key: env.init(key=key))(keys)
+    state = jax.vmap(env.init)(key=keys)
     rows = (*keys.shape, num_steps)
     zeros = jnp.zeros(keys.shape, jnp.int32)
     return Episodes(
@@ -173,8 +173,7 @@ def collect(
             fresh_opening = drawn(env, dkeys, opening_plies)
             told = episodes.opening, episodes.sign, episodes.state, decision.obs, decision.action
             decision = dataclasses.replace(decision, action=strayed(*told, okeys))
-        step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
-        next_state, transition = step(episodes.state, decision.action, skeys)
+        next_state, transition = jax.vmap(env.step)(episodes.state, decision.action, key=skeys)
         cut = jnp.zeros_like(episodes.ended)
         if isinstance(env, Fallible):
             cut = jax.vmap(env.failed)(next_state)
@@ -182,7 +181,7 @@ def collect(
         # as bits: under `jax.vmap` a cond reads its operands twice, which would be reuse of keys.
         anew, bits = begins_anew(episodes, transition, cut), jr.key_data(ikeys)
         wrapped = lambda: jr.wrap_key_data(bits, impl=jr.key_impl(ikeys))
-        fresh = lambda: jax.vmap(lambda key: env.init(key=key))(wrapped())
+        fresh = lambda: jax.vmap(env.init)(key=wrapped())
         next_state = jax.lax.cond(
             jnp.any(anew),
             lambda: select_rows(anew, fresh(), next_state),

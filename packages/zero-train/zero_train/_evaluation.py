@@ -294,11 +294,10 @@ def evaluate(
     check_parts("evaluate", env, mesh, actor=actor)
     if isinstance(env, Hosted):
         result = _play_on_host(env, actor, num_episodes, max_steps, key)
-        check_faults("evaluate", result.fault, "episodes")
-        return result
-    if mesh is not None:
-        env, actor, key = replicated(mesh, (env, actor, key))
-    result = _evaluate(env, actor, num_episodes, max_steps, key, mesh)
+    else:
+        if mesh is not None:
+            env, actor, key = replicated(mesh, (env, actor, key))
+        result = _evaluate(env, actor, num_episodes, max_steps, key, mesh)
     check_faults("evaluate", result.fault, "episodes")
     return result
 
@@ -345,7 +344,7 @@ def _play(
     key: PRNGKeyArray,
 ) -> Evaluation:
     ikey, akey, ekey = jr.split(key, 3)
-    state = jax.vmap(lambda key: env.init(key=key))(row_keys(ikey, rows))
+    state = jax.vmap(env.init)(key=row_keys(ikey, rows))
     loop = (jnp.zeros((), jnp.int32), state, *_begin(actor, state, rows.shape[0]))
 
     def body(loop: tuple) -> tuple:

@@ -379,7 +379,7 @@ def _openings(
 ) -> PyTree[Array]:
     """One position a pair, none of them final."""
     pairs = rows.shape[0]
-    state = jax.vmap(lambda key: env.init(key=key))(row_keys(key, rows))
+    state = jax.vmap(env.init)(key=row_keys(key, rows))
     if plies == 0:
         return state
 
@@ -408,10 +408,9 @@ def _opened(
         state, ended = loop
         akeys, skeys = split_rows(jax.vmap(jr.fold_in, (0, None))(pkeys, i), 2)
         action, _, _ = RandomActor().act(state, jax.vmap(env.observe)(state), None, key=akeys)
-        step = jax.vmap(lambda state, action, key: env.step(state, action, key=key))
-        next_state, transition = step(state, action, skeys)
+        next_state, transition = jax.vmap(env.step)(state, action, key=skeys)
         ended = ended | transition.last
         return select_rows(ended, state, next_state), ended
 
-    state = jax.vmap(lambda key: env.init(key=key))(ikeys)
+    state = jax.vmap(env.init)(key=ikeys)
     return jax.lax.fori_loop(0, plies, ply, (state, jnp.zeros(keys.shape, bool)))
