@@ -87,9 +87,8 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
 
     def __check_init__(self):
         owner = type(self).__name__
-        check_kind(owner, callable, "a function", policy=self.policy, critic=self.critic)
-        if self.statistics is not None:
-            check_kind(owner, Statistics, "running statistics", statistics=self.statistics)
+        check_kind(owner, Callable, "a function", policy=self.policy, critic=self.critic)
+        check_kind(owner, Statistics | None, "running statistics", statistics=self.statistics)
         check_kind(owner, AbstractTrustRegion, "a trust region", region=self.region)
         for name in ("policy_optimiser", "critic_optimiser", "dual_optimiser"):
             check_optimisers(owner, **{name: getattr(self, name)})

@@ -87,7 +87,7 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
         owner = "PlanningActor"
         check_kind(owner, AbstractPlanner, "a planner of zero_search", planner=self.planner)
         check_kind(owner, AbstractModel, "a model of zero_search", model=self.model)
-        check_kind(owner, callable, "a function of plans", record=self.record)
+        check_kind(owner, Callable, "a function of plans", record=self.record)
 
     def init(self, state: PyTree[Array]) -> Carry:
         return self.planner.init(self.model, state)
@@ -165,7 +165,7 @@ class PolicyActor(AbstractReflexActor):
     temperature: float = 0.0
 
     def __check_init__(self):
-        check_kind("PolicyActor", callable, "a function of observations", evaluate=self.evaluate)
+        check_kind("PolicyActor", Callable, "a function of observations", evaluate=self.evaluate)
         check_range("PolicyActor", 0, temperature=self.temperature)
 
     def act(

@@ -187,7 +187,7 @@ def stratified_bootstrap(
     if not 0 < confidence < 1:
         raise ValueError(f"confidence={confidence} was given; it must be between 0 and 1")
     check_count("stratified_bootstrap", num_resamples=num_resamples)
-    check_kind("stratified_bootstrap", callable, "a function of scores", statistic=statistic)
+    check_kind("stratified_bootstrap", Callable, "a function of scores", statistic=statistic)
     try:
         rng = np.random.default_rng(seed)
     except (TypeError, ValueError) as e:

@@ -53,9 +53,9 @@ def check_count(owner: str, least: int = 1, /, **fields: Any) -> None:
 
 
 def check_kind(owner: str, kind: Any, called: str, /, **parts: Any) -> None:
-    """Raises where a part of `owner` is none of `kind`, which is `callable` or a class."""
+    """Raises where a part of `owner` is none of `kind`, a class or several."""
     for name, part in parts.items():
-        if not (callable(part) if kind is callable else isinstance(part, kind)):
+        if not isinstance(part, kind):
             raise ValueError(f"`{owner}({name}={as_line(part)})`: must be {called}.")
 
 

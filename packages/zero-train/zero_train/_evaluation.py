@@ -82,8 +82,7 @@ def check_parts(
     check_kind(call, AbstractEnvironment, "an environment of zero_envs", env=env)
     called = "an actor, such as a `zero_train.PlanningActor` of a planner"
     check_kind(call, AbstractActor, called, **actors)
-    if mesh is not None:
-        check_kind(call, Mesh, "a mesh, such as `zero_train.data_mesh()`", mesh=mesh)
+    check_kind(call, Mesh | None, "a mesh, such as `zero_train.data_mesh()`", mesh=mesh)
 
 
 def check_untraced(env: AbstractEnvironment, given: PyTree) -> None:

@@ -83,8 +83,7 @@ class NStepReturns(AbstractValueTarget):
 
     def __check_init__(self):
         check_count("NStepReturns", n=self.n)
-        if self.rewards is not None:
-            check_kind("NStepReturns", callable, "a function of rows", rewards=self.rewards)
+        check_kind("NStepReturns", Callable | None, "a function of rows", rewards=self.rewards)
 
     def targets(
         self, batch: Batch, values: Callable[[], Float[Array, "*axes"]], *, gamma: float
@@ -183,16 +182,14 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     def __check_init__(self):
         owner = "ExpertIteration"
         check_optimisers(owner, optimiser=self.optimiser)
-        check_kind(owner, callable, "a function", network=self.network, model=self.model)
-        check_kind(owner, callable, "a function", record=self.record)
-        if self.auxiliary is not None:
-            check_kind(owner, callable, "a function", auxiliary=self.auxiliary)
-        check_kind(owner, AbstractPlanner, "a planner of zero_search", planner=self.planner)
-        if not callable(self.explorer):
-            check_kind(owner, AbstractPlanner, "a planner of zero_search", explorer=self.explorer)
+        check_kind(owner, Callable, "a function", network=self.network, model=self.model)
+        check_kind(owner, Callable, "a function", record=self.record)
+        check_kind(owner, Callable | None, "a function", auxiliary=self.auxiliary)
+        called = "a planner of zero_search"
+        check_kind(owner, AbstractPlanner, called, planner=self.planner)
+        check_kind(owner, AbstractPlanner | Callable, called, explorer=self.explorer)
         check_kind(owner, AbstractValueTarget, "a value target", value_target=self.value_target)
-        if self.value_code is not None:
-            check_kind(owner, ValueCode, "a code of values", value_code=self.value_code)
+        check_kind(owner, ValueCode | None, "a code of values", value_code=self.value_code)
         check_count(owner, target_period=self.target_period)
         check_range(owner, 0, 1, gamma=self.gamma, value_mix=self.value_mix)
         if not callable(self.target_rate):

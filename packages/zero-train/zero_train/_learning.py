@@ -223,6 +223,6 @@ def per_update(schedule: optax.Schedule, num_steps: int) -> optax.Schedule:
     once per update, and reaches 0 only after the last. Any schedule of optax will do, such as
     `optax.warmup_cosine_decay_schedule` or several joined by `optax.join_schedules`.
     """
-    check_kind("per_update", callable, "a function of the number of updates", schedule=schedule)
+    check_kind("per_update", Callable, "a function of the number of updates", schedule=schedule)
     check_count("per_update", num_steps=num_steps)
     return lambda count: schedule(jnp.floor_divide(count, num_steps))

@@ -125,8 +125,8 @@ class Loop(eqx.Module):
         check_kind("Loop", AbstractBuffer, "a buffer of zero_memory", buffer=self.buffer)
         check_kind("Loop", Mesh, "a mesh, such as `data_mesh()`", mesh=self.mesh)
         check_kind("Loop", int, "an integer", actor_devices=self.actor_devices)
-        if self.augment is not None:
-            check_kind("Loop", callable, "a function `(row, *, key) -> row`", augment=self.augment)
+        called = "a function `(row, *, key) -> row`"
+        check_kind("Loop", Callable | None, called, augment=self.augment)
         check_count("Loop", unroll_length=self.unroll_length, num_updates=self.num_updates)
         check_count("Loop", 0, opening_plies=self.opening_plies)
         check_range("Loop", 0, 1, reanalyse=self.reanalyse)

@@ -153,9 +153,9 @@ class EnvironmentModel(
                 "planners may not see it either; make it an AbstractHiddenEnvironment with "
                 "`resample`, or a Filtered one"
             )
-        check_kind("EnvironmentModel", callable, "a function", evaluate=self.evaluate)
-        if (of := self.evaluate_afterstate) is not None:
-            check_kind("EnvironmentModel", callable, "a function", evaluate_afterstate=of)
+        owner, called = "EnvironmentModel", "a function"
+        check_kind(owner, Callable, called, evaluate=self.evaluate)
+        check_kind(owner, Callable | None, called, evaluate_afterstate=self.evaluate_afterstate)
         check_gamma("EnvironmentModel", self.gamma)
 
     @property
@@ -266,7 +266,7 @@ class PolicyModel(AbstractProposalModel[State], Generic[State]):
                 "cannot see, and planners may not see it either; use an environment that hides "
                 "nothing."
             )
-        check_kind("PolicyModel", callable, "a function", evaluate=self.evaluate)
+        check_kind("PolicyModel", Callable, "a function", evaluate=self.evaluate)
         check_gamma("PolicyModel", self.gamma)
 
     def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:

@@ -194,13 +194,12 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     def __check_init__(self):
         owner = "MuZero"
         check_optimisers(owner, optimiser=self.optimiser)
-        check_kind(owner, callable, "a function", network=self.network, model=self.model)
-        check_kind(owner, callable, "a function", record=self.record)
-        check_kind(owner, AbstractPlanner, "a planner of zero_search", planner=self.planner)
-        if not callable(self.explorer):
-            check_kind(owner, AbstractPlanner, "a planner of zero_search", explorer=self.explorer)
-        if self.code is not None:
-            check_kind(owner, ValueCode, "a code of values", code=self.code)
+        check_kind(owner, Callable, "a function", network=self.network, model=self.model)
+        check_kind(owner, Callable, "a function", record=self.record)
+        called = "a planner of zero_search"
+        check_kind(owner, AbstractPlanner, called, planner=self.planner)
+        check_kind(owner, AbstractPlanner | Callable, called, explorer=self.explorer)
+        check_kind(owner, ValueCode | None, "a code of values", code=self.code)
         if type(self.n_steps) is not int or self.n_steps < (self.bootstrap == "network"):
             raise ValueError(
                 f"MuZero(n_steps={self.n_steps!r}, bootstrap={self.bootstrap!r}): give a count of "
@@ -214,8 +213,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             )
         if self.bootstrap not in ("plan", "network"):
             raise ValueError(f"MuZero(bootstrap={self.bootstrap!r}): give 'plan' or 'network'.")
-        if self.statistics is not None:
-            check_kind(owner, Statistics, "statistics of observations", statistics=self.statistics)
+        called = "statistics of observations"
+        check_kind(owner, Statistics | None, called, statistics=self.statistics)
         check_gamma(owner, self.gamma)
         check_players(owner, self.num_players)
         check_count(owner, num_unroll=self.num_unroll, target_period=self.target_period)

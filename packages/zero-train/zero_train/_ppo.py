@@ -284,11 +284,10 @@ class PPO(AbstractBlockAgent[PPOState]):
     statistics: Statistics | None = None
 
     def __check_init__(self):
-        check_kind("PPO", callable, "a function", network=self.network)
+        check_kind("PPO", Callable, "a function", network=self.network)
         check_optimisers("PPO", optimiser=self.optimiser)
         check_kind("PPO", AbstractObjective, "a Clip or VMPO", objective=self.objective)
-        if self.statistics is not None:
-            check_kind("PPO", Statistics, "running statistics", statistics=self.statistics)
+        check_kind("PPO", Statistics | None, "running statistics", statistics=self.statistics)
         check_range("PPO", 0, 1, gamma=self.gamma, lambda_=self.lambda_)
         check_range("PPO", 0, value_weight=self.value_weight, entropy_bonus=self.entropy_bonus)
 

@@ -92,7 +92,7 @@ class SPO(AbstractActorCritic):
     statistics: Statistics | None = None
 
     def __check_init__(self):
-        check_kind("SPO", callable, "a function", model=self.model)
+        check_kind("SPO", Callable, "a function", model=self.model)
         called = "a zero_search.ParticleSearch"
         check_kind("SPO", ParticleSearch, called, explorer=self.explorer, planner=self.planner)
 
