@@ -36,7 +36,6 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
     """A buffer that keeps the latest rows of every environment, and samples windows of them."""
 
     capacity: eqx.AbstractVar[int]
-    num_envs: eqx.AbstractVar[int]
     batch_size: eqx.AbstractVar[int]
     length: eqx.AbstractVar[int]
     num_shards: eqx.AbstractVar[int]

@@ -14,6 +14,8 @@ from ._checks import check_index, check_sizes
 
 
 Row = TypeVar("Row", bound=PyTree)
+#: The number of a symmetry.
+Index = Int[Array, ""] | int | np.integer
 
 
 class BoardSymmetries(eqx.Module):
@@ -78,7 +80,7 @@ class BoardSymmetries(eqx.Module):
         `turned`."""
         return self.turned(row, jr.randint(key, (), 0, self.size))
 
-    def turned(self, row: Row, index: Int[Array, ""] | int | np.integer) -> Row:
+    def turned(self, row: Row, index: Index) -> Row:
         """Applies a symmetry to a `zero_train.Experience` without a batch axis.
 
         Of its observation and its record, the leaves `[rows, columns, *rest]` turn as boards and
@@ -99,7 +101,7 @@ class BoardSymmetries(eqx.Module):
         return eqx.tree_at(parts, row, (obs, action(given.action), record))
 
     def features(
-        self, x: Shaped[Array, "rows columns *rest"], index: Int[Array, ""] | int | np.integer
+        self, x: Shaped[Array, "rows columns *rest"], index: Index
     ) -> Shaped[Array, "rows columns *rest"]:
         """Applies a symmetry to the board `x`; the trailing axes are the contents of a cell."""
         if x.shape[:2] != (self.rows, self.columns):
@@ -111,9 +113,7 @@ class BoardSymmetries(eqx.Module):
         source = self._row(_turned_cells(self.rows, self.columns, self.mirror_only), index)
         return x.reshape(cells, *x.shape[2:])[source].reshape(x.shape)
 
-    def actions(
-        self, x: Shaped[Array, " actions"], index: Int[Array, ""] | int | np.integer
-    ) -> Shaped[Array, " actions"]:
+    def actions(self, x: Shaped[Array, " actions"], index: Index) -> Shaped[Array, " actions"]:
         """Applies a symmetry to weights, logits or a mask over all actions."""
         if x.shape != (self.num_actions,):
             raise ValueError(
@@ -122,9 +122,7 @@ class BoardSymmetries(eqx.Module):
             )
         return x[self._row(self._sources(), index)]
 
-    def action(
-        self, action: Int[Array, ""], index: Int[Array, ""] | int | np.integer
-    ) -> Int[Array, ""]:
+    def action(self, action: Int[Array, ""], index: Index) -> Int[Array, ""]:
         """Applies a symmetry to one action, so that `actions(x, i)[action(a, i)] == x[a]`. A traced
         action that does not exist becomes -1."""
         check_index("action", action, self.num_actions)
@@ -134,7 +132,7 @@ class BoardSymmetries(eqx.Module):
         exists = (action >= 0) & (action < self.num_actions)
         return jnp.where(exists, target[action], -1).astype(action.dtype)
 
-    def inverse(self, index: Int[Array, ""] | int | np.integer) -> Int[Array, ""]:
+    def inverse(self, index: Index) -> Int[Array, ""]:
         """The index of the symmetry that undoes this one."""
         # The inverse of a rotation is the opposite rotation; a reflection is its own inverse.
         half = self.size // 2
@@ -148,9 +146,7 @@ class BoardSymmetries(eqx.Module):
             places = tuple(np.ndindex(self.rows, self.columns))
         return _turned_places(places, self.num_actions, self.size, self.mirror_only)
 
-    def _row(
-        self, table: Int[np.ndarray, "size ..."], index: Int[Array, ""] | int | np.integer
-    ) -> Int[Array, "..."]:
+    def _row(self, table: Int[np.ndarray, "size ..."], index: Index) -> Int[Array, "..."]:
         check_index("index", index, self.size)
         return jnp.asarray(table)[index]
 
