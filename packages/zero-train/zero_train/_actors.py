@@ -199,7 +199,4 @@ class RandomActor(AbstractReflexActor):
     def act(
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], PlanRecord, None]:
-        del state, carry
-        logits, value = evaluate_batch(indifferent, obs)
-        action = jax.vmap(jr.categorical)(key, logits)
-        return action.astype(jnp.int32), PlanRecord(safe_softmax(logits), value), None
+        return PolicyActor(indifferent, temperature=1.0).act(state, obs, carry, key=key)

@@ -339,8 +339,13 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
             beside["l2_loss"] = self.l2 * square_sum(params)
             loss = loss + beside["l2_loss"]
         if self.auxiliary is not None:
+            if len(rest) != 1:
+                raise ValueError(
+                    "ExpertIteration(auxiliary=...) was given, and its network returns "
+                    f"{2 + len(rest)} things; it must return (logits, value, rest)"
+                )
             learned = mask_rows(counts, rows)
-            beside["auxiliary_loss"] = mean(over_rows(self.auxiliary)(_only(rest), learned))
+            beside["auxiliary_loss"] = mean(over_rows(self.auxiliary)(rest[0], learned))
             loss = loss + self.auxiliary_weight * beside["auxiliary_loss"]
         error = over_rows(ft.partial(decoded, self.value_code))(value) - target
         return loss, {
@@ -366,12 +371,3 @@ def _over_rows(function: Callable[..., Any], rows: Experience) -> Callable[..., 
     for _ in range(rows.last.ndim):
         function = jax.vmap(function)
     return function
-
-
-def _only(rest: list[PyTree[Array]]) -> PyTree[Array]:
-    if len(rest) != 1:
-        raise ValueError(
-            f"ExpertIteration(auxiliary=...) was given, and its network returns {2 + len(rest)} "
-            "things; it must return (logits, value, rest)"
-        )
-    return rest[0]

@@ -41,7 +41,6 @@ from ._remembering import remembered, RememberingPlanner
 from ._unroll import (
     check_network,
     code_entropy,
-    code_losses,
     CODE_TEMPERATURE,
     LEAST,
     likeness,
@@ -431,7 +430,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             fixed, (law, worth) = jax.lax.stop_gradient(codes), afterstates
             worth_loss = loss_of(worth, learned.value[:, :-1])
             losses["afterstate_loss"] = part(worth_loss, learned.reward_weight[:, 1:])
-            losses |= {name: part(x, told) for name, x in code_losses(law, scores, fixed).items()}
+            losses["chance_loss"] = part(optax.softmax_cross_entropy(law, fixed), told)
+            distance = jnp.sum(jnp.square(fixed - scores), axis=-1)
+            losses["commitment_loss"] = part(distance, told)
             counted = ft.partial(code_entropy, weights=weights[:, None] * told)
             beside["code_entropy"] = counted(fixed)
             losses["spread_loss"] = -counted(jax.nn.softmax(scores / CODE_TEMPERATURE))

@@ -340,7 +340,13 @@ class PPO(AbstractBlockAgent[PPOState]):
         params, duals = learned
         rows: Experience = batch.items
         counts = loss_weights(batch)
-        policy, value = _read(bind(self.network, params), statistics, rows)
+        network: Any = bind(self.network, params)
+        features = normalised(statistics, rows.obs.features)
+        if isinstance(network, RecurrentNetwork):
+            policy, value = recalled(network, features, rows)
+        else:
+            policy, value = jax.vmap(jax.vmap(network))(features)
+        policy = jax.vmap(jax.vmap(masked))(policy, rows.obs.legal)
         advantages, returns = jax.vmap(ft.partial(truncated_gae, lambda_=self.lambda_))(
             rows.reward, self.gamma * rows.discount, value, rows.last
         )
@@ -357,18 +363,6 @@ class PPO(AbstractBlockAgent[PPOState]):
         entropy = masked_mean(entropy, counts, total=total)
         loss = policy_loss + self.value_weight * value_loss - self.entropy_bonus * entropy
         return loss, {"loss": loss, "policy_entropy": entropy, **metrics, **more}
-
-
-def _read(
-    network: Any, statistics: Statistics | None, rows: Experience
-) -> tuple[Any, Float[Array, "batch time"]]:
-    """The policies and values of windows `[batch, time]`."""
-    features = normalised(statistics, rows.obs.features)
-    if isinstance(network, RecurrentNetwork):
-        policy, value = recalled(network, features, rows)
-    else:
-        policy, value = jax.vmap(jax.vmap(network))(features)
-    return jax.vmap(jax.vmap(masked))(policy, rows.obs.legal), value
 
 
 _log_prob = jax.vmap(lambda policy, action: policy.log_prob(action))

@@ -121,15 +121,6 @@ def likeness(network: Any, hidden: Array, features: PyTree[Array]) -> Float[Arra
     return jnp.sum(predicted * observed) / (length(predicted) * length(observed))
 
 
-def code_losses(law: Array, scores: Array, codes: Array) -> dict[str, Float[Array, "*axes"]]:
-    """How unlike the codes are what their logits say, and how far from them the encoder's scores
-    are; the last axis is that of the codes."""
-    return {
-        "chance_loss": optax.softmax_cross_entropy(law, codes),
-        "commitment_loss": jnp.sum(jnp.square(codes - scores), axis=-1),
-    }
-
-
 def code_entropy(
     codes: Float[Array, "batch steps codes"], weights: Float[Array, "batch steps"]
 ) -> Float[Array, ""]:
