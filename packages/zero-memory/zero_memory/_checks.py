@@ -32,13 +32,6 @@ def check_sizes(buffer: Any, *names: str) -> None:
         )
 
 
-def check_functions(buffer: Any, *names: str) -> None:
-    """Refuses an accessor that cannot be called."""
-    for name in names:
-        if not callable(getattr(buffer, name)):
-            raise ValueError(f"{name}={getattr(buffer, name)!r}: give a function of an item.")
-
-
 def check_discount(discount: Array) -> Array:
     """Refuses discounts beyond 1 if they are known, and makes them NaN otherwise."""
     good = ~(jnp.abs(discount) > 1)  # NaN stays NaN
@@ -159,12 +152,6 @@ def check_state(buffer: Any, num_envs: int, num_shards: int, capacity: int) -> N
 def is_known(x: Array) -> bool:
     """Whether the values of `x` can be read: it is not traced, and this host has all of it."""
     return not isinstance(x, Tracer) and x.is_fully_addressable
-
-
-def check_not_empty(available: Array, message: str) -> None:
-    """Refuses to sample an empty buffer, if `available` is known."""
-    if is_known(available) and not any(available.tolist()):
-        raise ValueError(message)
 
 
 def check_priorities(

@@ -16,16 +16,15 @@ from ._checks import (
     check_accessor,
     check_discount,
     check_example,
-    check_functions,
     check_items,
     check_kind,
     check_mask,
-    check_not_empty,
     check_sizes,
     check_state,
+    is_known,
 )
 from ._distinct import distinct_ranks
-from ._rings import empty_rings, EpisodeState, finish, forget, settle, store
+from ._rings import EpisodeState, finish, forget, repeat, settle, store
 
 
 class EpisodeBuffer(AbstractBuffer[EpisodeState]):
@@ -71,15 +70,23 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
                 f"capacity={self.capacity}: these never hold as many entries; give a batch_size of "
                 f"at most {room}, and less as games in progress take room too, or more capacity."
             )
-        check_functions(self, "last", "reward", "discount")
+        for name in ("last", "reward", "discount"):
+            if not callable(getattr(self, name)):
+                raise ValueError(f"{name}={getattr(self, name)!r}: give a function of an item.")
 
     def init(self, example: PyTree[Array]) -> EpisodeState:
         check_example(example)
-        return empty_rings(
-            example,
-            num_envs=self.num_envs,
-            capacity=self.capacity,
-            num_shards=self.num_shards,
+        rings, envs = (self.num_envs, self.capacity), (self.num_envs,)
+        return EpisodeState(
+            items=jax.tree.map(lambda x: repeat(x, rings), example),
+            outcome=jnp.zeros(rings, jnp.float32),
+            discount=jnp.zeros(rings, jnp.float32),
+            seat=jnp.zeros(rings, jnp.int32),
+            start=jnp.zeros(envs, jnp.int32),
+            waiting=jnp.zeros(envs, jnp.int32),
+            finished=jnp.zeros(envs, jnp.int32),
+            turn=jnp.zeros(envs, jnp.int32),
+            shard=jnp.arange(self.num_shards, dtype=jnp.int32),
         )
 
     def add(self, state: EpisodeState, items: PyTree[Array]) -> EpisodeState:
@@ -190,11 +197,11 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
         repeats of weight 0.
         """
         num_shards, envs_per_shard = self._shards(state)
-        check_not_empty(
-            state.finished,
-            f"no episode has ended in the {self.num_envs} environments of the buffer: add until it "
-            "is `ready`.",
-        )
+        if is_known(state.finished) and not any(state.finished.tolist()):
+            raise ValueError(
+                f"no episode has ended in the {self.num_envs} environments of the buffer: add "
+                "until it is `ready`."
+            )
         num_draws = self.batch_size // self.num_shards
 
         def draw(shard: Int[Array, ""], start: Int[Array, " envs"], finished: Int[Array, " envs"]):

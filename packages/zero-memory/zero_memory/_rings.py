@@ -37,24 +37,6 @@ class EpisodeState(eqx.Module):
     shard: Int[Array, " shards"]
 
 
-def empty_rings(
-    example: PyTree[Array], *, num_envs: int, capacity: int, num_shards: int
-) -> EpisodeState:
-    """Empty rings, whose slots hold copies of `example`."""
-    rings, envs = (num_envs, capacity), (num_envs,)
-    return EpisodeState(
-        items=jax.tree.map(lambda x: repeat(x, rings), example),
-        outcome=jnp.zeros(rings, jnp.float32),
-        discount=jnp.zeros(rings, jnp.float32),
-        seat=jnp.zeros(rings, jnp.int32),
-        start=jnp.zeros(envs, jnp.int32),
-        waiting=jnp.zeros(envs, jnp.int32),
-        finished=jnp.zeros(envs, jnp.int32),
-        turn=jnp.zeros(envs, jnp.int32),
-        shard=jnp.arange(num_shards, dtype=jnp.int32),
-    )
-
-
 def store(
     state: EpisodeState,
     items: PyTree[Array],
