@@ -344,7 +344,7 @@ def _play(
 ) -> Evaluation:
     ikey, akey, ekey = jr.split(key, 3)
     state = jax.vmap(env.init)(key=row_keys(ikey, rows))
-    loop = (jnp.zeros((), jnp.int32), state, *_begin(actor, state, rows.shape[0]))
+    loop = (jnp.zeros((), jnp.int32), state, *_begin(actor, state))
 
     def body(loop: tuple) -> tuple:
         time, state, carry, count = loop
@@ -363,8 +363,9 @@ def _play(
     return _evaluation(count, failed)
 
 
-def _begin(actor: AbstractActor, state: PyTree[Array], rows: int) -> tuple[PyTree[Array], Tally]:
+def _begin(actor: AbstractActor, state: PyTree[Array]) -> tuple[PyTree[Array], Tally]:
     """The carry and the totals before the first move."""
+    rows = jax.tree.leaves(state)[0].shape[0]
     return check_rows(actor, actor.init(state), rows), start_tally(jnp.ones(rows, jnp.float32))
 
 
@@ -408,7 +409,7 @@ def _play_on_host(
     decide, tally = _decide_on_host.bound(parts), _count_on_host.bound(parts)
     try:
         state = jax.tree.map(np.array, worlds.reset())
-        carry, count = _begin_on_host(parts, state)
+        carry, count = _begin_on_host(actor, state)
         while not over.all():
             action, seen = decide((state, carry, akey, np.int32(time)))
             move = jax.tree.map(np.array, worlds.step(np.asarray(action)))
@@ -420,9 +421,7 @@ def _play_on_host(
     return _evaluation(count, jnp.zeros(num_episodes, jnp.bool_))
 
 
-@dispatched
-def _begin_on_host(parts: tuple, state: PyTree[Array]) -> tuple[PyTree[Array], Tally]:
-    return _begin(parts[1], state, jax.tree.leaves(state)[0].shape[0])
+_begin_on_host = dispatched(_begin)
 
 
 @dispatched

@@ -32,16 +32,11 @@ def _of_equation(equation: Any) -> int:
         kernel, layout = equation.invars[1].aval.shape, params["dimension_numbers"].rhs_spec
         per_output = math.prod(kernel) // kernel[layout[0]]
         return 2 * equation.outvars[0].aval.size * per_output
-    inner = [_count(inside) for inside in _inside(params)]
+    leaves = jax.tree.leaves([*params.values()])
+    called = [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in leaves]
+    inner = [_count(x) for x in called if isinstance(x, Jaxpr)]
     if name == "cond":
         return max(inner)
     devices = params["mesh"].size if "mesh" in params else 1
     times = {"scan": params.get("length", 1), "shard_map": devices}
     return times.get(name, 1) * sum(inner)
-
-
-def _inside(params: dict[str, Any]) -> list[Jaxpr]:
-    """The functions that an equation calls."""
-    leaves = jax.tree.leaves([*params.values()])
-    both = [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in leaves]
-    return [x for x in both if isinstance(x, Jaxpr)]

@@ -90,8 +90,8 @@ def gradient_step(
 
 def _learning_rates(optimiser_state: PyTree[Array]) -> Metrics:
     found = {}
-    for path, rate in jax.tree_util.tree_flatten_with_path(optimiser_state)[0]:
-        if jax.tree_util.keystr(path).endswith(".hyperparams['learning_rate']"):
+    for path, rate in tree_leaves_with_path(optimiser_state):
+        if keystr(path).endswith(".hyperparams['learning_rate']"):
             parts = [str(x.key) for x in path[:-1] if isinstance(x, jax.tree_util.DictKey)]
             found["_".join(["learning_rate", *parts])] = rate
     return found
@@ -119,8 +119,8 @@ def update_target(
     """
     check_range("update_target", 0, 1, rate=rate)
     check_count("update_target", period=period)
-    both = [jax.tree_util.tree_flatten_with_path(tree)[0] for tree in (target, params)]
-    old, new = ({keystr(path): jnp.shape(x) for path, x in leaves} for leaves in both)
+    shapes = lambda tree: {keystr(path): jnp.shape(x) for path, x in tree_leaves_with_path(tree)}
+    old, new = shapes(target), shapes(params)
     for path in old | new:
         if old.get(path) != new.get(path):
             raise ValueError(

@@ -239,7 +239,7 @@ def mpo_loss(
     target = fixed(target)
     if weights is None:
         weights = jnp.exp(nonparametric_policy(values, temperature))
-    policy_loss = _fit(policy, actions, weights)
+    policy_loss = weighted_policy_loss(jax.vmap(policy.log_prob)(actions), weights)
     losses, metrics = constrain(target.kl(policy), alpha, epsilon_policy)
     temperature_term, estep = temperature_loss(values, temperature, epsilon)
     return policy_loss + losses + temperature_term, {
@@ -291,7 +291,7 @@ def mpo_decoupled_loss(
         (mean_policy, "_mean", alpha_mean, epsilon_mean),
         (stddev_policy, "_stddev", alpha_stddev, epsilon_stddev),
     ):
-        policy_loss = _fit(part, actions, weights)
+        policy_loss = weighted_policy_loss(jax.vmap(part.log_prob)(actions), weights)
         losses, terms = constrain(target.kl(part), alpha, bound, suffix=suffix)
         loss = loss + policy_loss + losses
         metrics = {**metrics, **terms, "policy_loss" + suffix: policy_loss}
@@ -382,10 +382,6 @@ def fixed(target: Any) -> Any:
     return jax.tree.map(
         lambda x: jax.lax.stop_gradient(x) if eqx.is_inexact_array(x) else x, target
     )
-
-
-def _fit(policy: Policy, actions: Array, weights: Array) -> Array:
-    return weighted_policy_loss(jax.vmap(policy.log_prob)(actions), weights)
 
 
 def _kl(log_p: Array, log_q: Array) -> Array:
