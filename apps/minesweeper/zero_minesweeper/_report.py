@@ -46,29 +46,23 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
         value_loss="Half the squared error of the probability of winning.",
         value_error="Mean distance between the probability of winning and its target.",
     )
-    board = {"board": "{} x {}, {} mines".format(*size)} if None not in size else {}
-    return board | _newest(run.evaluations), [
-        charts("Play", *_play(run, known)),
-        tables(_comparison(run, known)),
-        learning,
-        charts("Boards", _mines(run), *pictures(run.folder)),
-    ]
-
-
-def _mines(run: StoredRun) -> str:
-    return chart(
+    mines = chart(
         run,
         "Mines",
         "Divergence from the exact probability of a mine, in nats per hidden cell.",
         curve(run.metrics, "auxiliary_loss"),
         from_zero=True,
     )
-
-
-def _newest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
-    newest = {row["agent"]: row for row in evaluations}
+    figures = {"board": "{} x {}, {} mines".format(*size)} if None not in size else {}
+    newest = {row["agent"]: row for row in run.evaluations}
     labels = {"belief": "wins of belief trees (95 %)", "network": "of the network alone (95 %)"}
-    return {label: WON.shown(newest[name]) for name, label in labels.items() if name in newest}
+    figures |= {label: WON.shown(newest[name]) for name, label in labels.items() if name in newest}
+    return figures, [
+        charts("Play", *_play(run, known)),
+        tables(_comparison(run, known)),
+        learning,
+        charts("Boards", mines, *pictures(run.folder)),
+    ]
 
 
 def _play(run: StoredRun, known: bool) -> list[str]:

@@ -68,7 +68,20 @@ def action_names(env: AbstractEnvironment) -> tuple[str, ...] | None:
     """The names of the discrete actions, or `None` if they have none."""
     if isinstance(env, CartPole):
         return ("left", "right")
-    return moves(env) if isinstance(env, JumanjiEnvironment) else None
+    if not isinstance(env, JumanjiEnvironment):
+        return None
+    name = type(env.env).__name__
+    if name in ("Game2048", "Snake", "Sokoban"):
+        return _WAYS
+    if name == "RubiksCube":
+        layers = env.num_actions // 18
+        return tuple(
+            f"{face}{turn}" if layers == 1 else f"{layer + 1}{face}{turn}"
+            for face in _FACES
+            for layer in range(layers)
+            for turn in ("", "'", "2")
+        )
+    return None
 
 
 def _pendulum(state: PendulumState, torque: float, plain: bool) -> Text:
@@ -122,22 +135,6 @@ def board(name: str, observation: Any, *, plain: bool) -> Text | None:
         return None
     styled = lambda cell: (cell, "" if plain else styles.get(cell.strip(), "dim"))
     return Text("\n").join(Text.assemble(*map(styled, row)) for row in cells)
-
-
-def moves(env: JumanjiEnvironment) -> tuple[str, ...] | None:
-    """The names of the actions, or `None` for other environments than the four drawn here."""
-    name = type(env.env).__name__
-    if name in ("Game2048", "Snake", "Sokoban"):
-        return _WAYS
-    if name == "RubiksCube":
-        layers = env.num_actions // 18
-        return tuple(
-            f"{face}{turn}" if layers == 1 else f"{layer + 1}{face}{turn}"
-            for face in _FACES
-            for layer in range(layers)
-            for turn in ("", "'", "2")
-        )
-    return None
 
 
 def _snake(grid: np.ndarray) -> np.ndarray:

@@ -85,7 +85,9 @@ def _particles(moment: Moment, plain: bool) -> RenderableType | None:
     for side in ("right", "left", "right", "right", "left"):
         table.add_column(justify=side, no_wrap=True)
     table.add_row("", f"of {number}", "count", "alive")
-    for depth in _some(len(fractions)):
+    # All depths or, if they are many, evenly spaced ones with the first and the last.
+    shown = np.linspace(0, len(fractions) - 1, min(len(fractions), _ROWS))
+    for depth in sorted({round(x) for x in shown}):
         table.add_row(
             str(depth + 1),
             _bar(float(fractions[depth]), _PLANNED, plain),
@@ -94,11 +96,6 @@ def _particles(moment: Moment, plain: bool) -> RenderableType | None:
             Text("resampled" if resampled[depth] else "", "" if plain else "dim"),
         )
     return table
-
-
-def _some(depths: int) -> list[int]:
-    """All depths or, if they are many, evenly spaced ones with the first and the last."""
-    return sorted({round(x) for x in np.linspace(0, depths - 1, min(depths, _ROWS))})
 
 
 def _by_action(moment: Moment, plain: bool) -> RenderableType:
