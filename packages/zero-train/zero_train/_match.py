@@ -222,16 +222,9 @@ def play_games(
         )
     check_count("match", 0, opening_plies=opening_plies)
     pairs = num_games // 2
-
-    def play(
-        env: AbstractEnvironment,
-        first: AbstractActor,
-        second: AbstractActor,
-        rows: Int[Array, " pairs"],
-        key: PRNGKeyArray,
-    ) -> tuple[_Half, _Half]:
-        return _play(env, first, second, (rows, pairs), max_steps, key, opening_plies)
-
+    play = lambda env, first, second, rows, key: _play(
+        env, first, second, (rows, pairs), max_steps, key, opening_plies
+    )
     if mesh is None:
         halves = play(env, first, second, jnp.arange(pairs, dtype=jnp.int32), key)
     else:

@@ -146,19 +146,6 @@ def step(loop: Loop, state: LoopState) -> tuple[LoopState, Numbers]:
     return state, learned | collected
 
 
-def _fresh_agent(
-    loop: Loop, key: PRNGKeyArray, player: AbstractActor | None = None
-) -> PyTree[Array]:
-    """The agent's first state, with the networks of a player if one is given."""
-    if player is None:
-        return loop.agent.init(key=key)
-    begin: Any = loop.agent.init
-    if "actor" not in inspect.signature(begin).parameters:
-        name = type(loop.agent).__name__
-        raise ValueError(f"{name} cannot start from a trained player: its `init` takes no `actor`.")
-    return begin(key=key, actor=player)
-
-
 def _check_world(loop: Loop, actor: AbstractActor) -> None:
     """Raises where the agent plans over the states of another environment."""
     env: Any = getattr(getattr(actor, "model", None), "env", None)
@@ -181,7 +168,11 @@ def _fresh(fixed: tuple[Loop, AbstractActor | None], key: PRNGKeyArray) -> LoopS
     one program has one set of devices."""
     loop, player = fixed
     akey, ekey, lkey = jr.split(key, 3)
-    agent = _fresh_agent(loop, akey, player)
+    networks = {} if player is None else {"actor": player}
+    if networks and "actor" not in inspect.signature(loop.agent.init).parameters:
+        name = type(loop.agent).__name__
+        raise ValueError(f"{name} cannot start from a trained player: its `init` takes no `actor`.")
+    agent = loop.agent.init(key=akey, **networks)
     indices = jnp.arange(loop.num_envs, dtype=jnp.int32)
     actor = loop.agent.actor(agent, explore=True)
     _check_world(loop, actor)
