@@ -4,7 +4,6 @@ import functools as ft
 from typing import Any
 
 import jax
-import jax.random as jr
 import optax
 from jaxtyping import PyTree
 
@@ -18,7 +17,7 @@ from zero_train.losses import AbstractTrustRegion, DecoupledTrustRegion, Dual, T
 
 from ._config import Config
 from ._network import build_both, build_critic, build_policy
-from ._worlds import build_world, World
+from ._worlds import build_world, features_of, World
 
 
 def build_env(config: Config) -> World:
@@ -38,35 +37,30 @@ def build_env(config: Config) -> World:
 
 
 def build_agent(config: Config, env: World) -> AbstractAgent:
-    """The agent of a configuration."""
-    if config.on_policy:
-        region, duals = _region(config, env), _optimiser(config, config.dual_rate)
-        return PPO(
-            network=ft.partial(build_both, config, env),
-            optimiser=optax.multi_transform(
-                {
-                    "policy": _optimiser(config, config.policy_rate, decay=config.decay),
-                    "critic": _optimiser(config, config.critic_rate, decay=config.decay),
-                },
-                _parts,
-            ),
-            objective=VMPO(region, duals) if config.agent == "vmpo" else Clip(config.epsilon),
-            gamma=config.gamma,
-            lambda_=config.critic_lambda,
-            entropy_bonus=config.entropy_bonus,
-            statistics=_statistics(config, env),
-        )
-    shared = {
-        "policy": ft.partial(build_policy, config, env),
-        "critic": ft.partial(build_critic, config, env),
-        "region": _region(config, env),
-        "policy_optimiser": _optimiser(config, config.policy_rate, decay=config.decay),
-        "critic_optimiser": _optimiser(config, config.critic_rate, decay=config.decay),
-        "dual_optimiser": _optimiser(config, config.dual_rate),
+    policy = _optimiser(config, config.policy_rate, decay=config.decay)
+    critic = _optimiser(config, config.critic_rate, decay=config.decay)
+    region, duals = _region(config, env), _optimiser(config, config.dual_rate)
+    shared: dict[str, Any] = {
         "gamma": config.gamma,
         "lambda_": config.critic_lambda,
-        "target_rate": config.target_rate,
         "statistics": _statistics(config, env),
+    }
+    if config.on_policy:
+        return PPO(
+            network=ft.partial(build_both, config, env),
+            optimiser=optax.multi_transform({"policy": policy, "critic": critic}, _parts),
+            objective=VMPO(region, duals) if config.agent == "vmpo" else Clip(config.epsilon),
+            entropy_bonus=config.entropy_bonus,
+            **shared,
+        )
+    shared |= {
+        "policy": ft.partial(build_policy, config, env),
+        "critic": ft.partial(build_critic, config, env),
+        "region": region,
+        "policy_optimiser": policy,
+        "critic_optimiser": critic,
+        "dual_optimiser": duals,
+        "target_rate": config.target_rate,
     }
     if config.agent == "mpo":
         return MPO(num_samples=config.samples, **shared)
@@ -80,7 +74,6 @@ def build_agent(config: Config, env: World) -> AbstractAgent:
 
 
 def build_loop(config: Config) -> Loop:
-    """The training loop of a configuration."""
     env = build_env(config)
     buffer: Any = Latest if config.on_policy else TrajectoryBuffer
     return loop_of(config, env, build_agent(config, env), ft.partial(buffer, length=config.length))
@@ -135,10 +128,7 @@ def _region(config: Config, env: World) -> AbstractTrustRegion:
 
 
 def _statistics(config: Config, env: World) -> RunningStatistics | None:
-    if not config.normalise_observations:
-        return None
-    obs = jax.eval_shape(lambda: env.observe(env.init(key=jr.key(0))))
-    return RunningStatistics.init(obs.features)
+    return RunningStatistics.init(features_of(env)) if config.normalise_observations else None
 
 
 def _optimiser(config: Config, rate: float, *, decay: float = 1.0) -> optax.GradientTransformation:
