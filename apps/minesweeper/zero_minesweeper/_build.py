@@ -23,7 +23,6 @@ def build_env(config: Config) -> Minesweeper:
 
 
 def build_loop(config: Config) -> Loop:
-    """The training loop of a configuration."""
     env = build_env(config)
     rule = PUCT(config.exploration, FirstPlayUrgency())
     tree = TreeSearch(config.simulations, rule, outcomes="weighted")

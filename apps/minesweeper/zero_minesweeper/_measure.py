@@ -111,7 +111,6 @@ def measure(
 
 
 def mean_and_error(x: ArrayLike) -> tuple[float, float]:
-    """The mean and its standard error."""
     numbers = np.asarray(x, np.float64)
     return float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(numbers.size))
 

@@ -37,7 +37,6 @@ class Table:
         return f"{agent}{trained} on {self.board}"
 
     def agents(self, names: Sequence[str]) -> dict[str, AbstractActor]:
-        """The agents of these names."""
         evaluate = None if self.trained is None else network_of(self.trained.player)
         build = lambda name: build_agent(
             name, self.env, config=self.config, layouts=self.layouts, evaluate=evaluate
@@ -52,7 +51,6 @@ class Table:
         return players
 
     def agent(self, name: str) -> AbstractActor:
-        """The agent of a name; see `agents`."""
         return self.agents([name])[name]
 
 

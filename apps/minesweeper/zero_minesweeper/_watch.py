@@ -66,7 +66,6 @@ class Watch(AbstractPlayerCommand):
         self.look_on(self.table.at(app, self, [self.agent]), Console(highlight=False))
 
     def look_on(self, table: Table, console: Console) -> None:
-        """Shows the games at a table."""
         actor, won = table.agent(self.agent), 0
         about = f"{table.about(self.agent)}, seed {self.seed}"
         console.print(about, soft_wrap=True, markup=False)

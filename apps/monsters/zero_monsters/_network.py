@@ -15,7 +15,6 @@ from ._config import Config
 
 
 def build_network(config: Config, env: Monsters, *, key: PRNGKeyArray) -> Any:
-    """The network of a configuration."""
     if config.network == "original":
         return OriginalNet(env.num_actions, config.atoms, key=key)
     tkey, pkey, vkey = jr.split(key, 3)

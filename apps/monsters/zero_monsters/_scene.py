@@ -159,7 +159,6 @@ def _bar(value: float, exact: float | None, lowest: int, plain: bool) -> Text:
 
 
 def _board(scene: Scene) -> Text:
-    """The board in colour."""
     side = scene.env.size - 2
     here: dict[int, list[int]] = {}
     for piece, cell in enumerate(np.asarray(scene.state.pieces).tolist()):

@@ -17,7 +17,6 @@ from ._mctx import MctxSearch
 
 
 def build_loop(config: Config) -> Loop:
-    """The training loop of a configuration."""
     ours = Othello(config.disc_weight)
     env = ours if config.env_engine == "zero" else PgxEnvironment("othello")
     network = ft.partial(

@@ -138,5 +138,4 @@ def _remembering(config: Config, network: Chain, key: PRNGKeyArray) -> Recurrent
 
 
 def _num_features(env: World) -> int:
-    """The number of elements of an observation."""
     return sum(x.size for x in jax.tree.leaves(features_of(env)))

@@ -41,7 +41,6 @@ from ._worlds import build_world, World
 
 
 def build_loop(config: Config) -> Loop:
-    """The training loop of a configuration."""
     world = build_world(config.env)
     network = ft.partial(build_network, config, world)
     model = ft.partial(PolicyModel if config.samples else EnvironmentModel, world.env)

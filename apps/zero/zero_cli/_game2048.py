@@ -56,7 +56,6 @@ def new_learner(first_value: float) -> Learner:
 
 
 def row_tables() -> Rows:
-    """The table of all rows."""
     rows = Rows(*(np.zeros(1 << 16, kind) for kind in (np.uint16, np.uint16, np.int32)))
     _fill(*rows)
     return rows
