@@ -174,9 +174,10 @@ def test_an_episode_of_continuous_actions():
 
 
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
-    assert build_world("zero_envs.testing:Nim").agents == ("alphazero", "muzero", "stochastic")
+    agents = agents_of(build_world("zero_envs.testing:Nim").facts)
+    assert agents == ("alphazero", "muzero", "stochastic")
     assert build_world("zero_envs.testing:Corridor").players == 1
-    agents = build_world("zero_envs:Pendulum").agents
+    agents = agents_of(build_world("zero_envs:Pendulum").facts)
     assert agents == ("spo", "mpo", "ppo", "vmpo", "sampled", "sampled-alphazero")
     facts, observers = known_environments(), ("ppo", "vmpo", "mpo", "muzero", "stochastic")
     assert agents_of(facts["jumanji/Minesweeper-v0"]) == observers

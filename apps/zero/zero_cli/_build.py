@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zero_app import Evaluate, loop_of, network_alone, RunFiles, UsageError
 from zero_envs import load_class, own_code
-from zero_memory import EpisodeBuffer, TrajectoryBuffer
+from zero_memory import EpisodeBuffer, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 from zero_nets import (
     ActorCritic,
     AlphaZeroNet,
@@ -36,7 +36,7 @@ from zero_train import (
 
 from ._agents import SYMMETRIES
 from ._config import Config
-from ._muzero import muzero, no_own_network, SUPPORT, windows, world_model
+from ._muzero import muzero, no_own_network, SUPPORT, world_model
 from ._worlds import build_world, World
 
 
@@ -53,7 +53,8 @@ def build_loop(config: Config) -> Loop:
         )
         buffer = ft.partial(EpisodeBuffer, num_players=world.players)
     elif config.learns_model:
-        agent, buffer, augment = muzero(config, world, network), windows(config), None
+        agent, augment = muzero(config, world, network), None
+        buffer = ft.partial(PrioritisedTrajectoryBuffer, length=config.model_window)
     else:
         kind: dict[str, Any] = {"record": candidates_and_value} if config.samples else {}
         agent = ExpertIteration(

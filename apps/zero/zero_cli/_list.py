@@ -74,6 +74,6 @@ def _print_closely(app: App, name: str) -> None:
     )
     if name in OWN_APPS:
         print(f"commands     those of `{OWN_APPS[name][0]} --help`")
-    elif world.agents:
+    elif agents_of(world.facts):
         has = dict.fromkeys(("train", "eval", *commands_of(app, world), *COMMANDS))
         print(f"commands     {', '.join(name for name in has if name != 'list')}")

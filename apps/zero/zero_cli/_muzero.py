@@ -1,7 +1,6 @@
-"""Builds the network, agent and buffer of MuZero and Stochastic MuZero from a configuration."""
+"""Builds the network and agent of MuZero and Stochastic MuZero from a configuration."""
 
 import dataclasses
-import functools as ft
 from typing import Any
 
 import jax
@@ -9,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from zero_app import UsageError
-from zero_memory import PrioritisedTrajectoryBuffer
 from zero_nets import (
     PrefixWorldModel,
     RunningStatistics,
@@ -58,12 +56,6 @@ def muzero(config: Config, world: World, network: Any) -> MuZero:
         bootstrap="network",
         statistics=_statistics(config, world),
     )
-
-
-def windows(config: Config) -> Any:
-    """The class of the buffer."""
-    length = config.model_window
-    return ft.partial(PrioritisedTrajectoryBuffer, length=length, alpha=0.6, beta=0.4)
 
 
 def world_model(

@@ -10,8 +10,6 @@ import jax.random as jr
 from zero_app import as_usage_error, environment, is_image, num_players
 from zero_envs import AbstractEnvironment, environment_facts, EnvironmentFacts
 
-from ._agents import agents_of
-
 
 @dataclasses.dataclass(frozen=True)
 class World:
@@ -28,11 +26,6 @@ class World:
     env: AbstractEnvironment
     facts: EnvironmentFacts
     observation: Any
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """The agents that can play it, the best first."""
-        return agents_of(self.facts)
 
     @property
     def players(self) -> int:
