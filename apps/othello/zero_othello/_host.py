@@ -14,7 +14,7 @@ from ._solver import _final, _first, flips, moves, Solver
 
 
 _U = np.uint64
-_ONE, _ZERO = _U(1), _U(0)
+_ONE = _U(1)
 _count = compiled(count_bits)
 _WEIGHTS = np.unique(SQUARE_WEIGHTS)[::-1].astype(np.int64)
 #: The squares of each weight, the best first, as moves are tried.

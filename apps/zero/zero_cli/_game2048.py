@@ -123,13 +123,6 @@ def _mirrored(board):
 
 
 @compiled
-def _flipped(board):
-    """With its rows in reverse order."""
-    board = (board >> _U(32)) | (board << _U(32))
-    return ((board & _U(0xFFFF0000FFFF)) << _U(16)) | ((board >> _U(16)) & _U(0xFFFF0000FFFF))
-
-
-@compiled
 def moved(board, action, left, right, points):
     """The board after a slide, before the new tile, and the points: the same board if the slide is
     illegal. Actions are those of `zero_envs.Game2048`: left, up, right, down."""
