@@ -8,9 +8,8 @@ from annotated_types import Ge, Interval
 from zero_app import AbstractAdamWConfig, Count, Fraction, NonNegative, UsageError
 
 
-#: The maximum number of layouts of `zero_envs.list_mines`.
-MOST_LAYOUTS = 65536
-Layouts = Annotated[int, Interval(ge=1, le=MOST_LAYOUTS)]
+#: The maximum is that of `zero_envs.list_mines`.
+Layouts = Annotated[int, Interval(ge=1, le=65536)]
 Simulations = Annotated[int, Interval(ge=1, le=10**6 - 1)]
 Side = Annotated[int, Interval(ge=2, le=100)]
 #: How many are played; a standard error needs two.

@@ -175,18 +175,16 @@ def _unsearched(
     """The plans without a search: equal weights for safe cells. If the posterior is unknown, by
     single numbers and the policy."""
     predict = lambda: masked_prediction(*world.predict(state, key=key))
-
-    def known() -> Float[Array, "batch cells"]:
-        return _equal(safe)
+    known = _equal(safe)
 
     def some() -> Float[Array, "batch cells"]:
         simple, _ = jax.vmap(proven)(state.board)
         policy = safe_softmax(predict()[0])
         guess = jnp.where(jnp.any(simple, axis=1, keepdims=True), _equal(simple), policy)
-        return jnp.where(overflowed[:, None], guess, known())
+        return jnp.where(overflowed[:, None], guess, known)
 
     # Such boards are rare.
-    weights = jax.lax.cond(jnp.any(overflowed), some, known)
+    weights = jax.lax.cond(jnp.any(overflowed), some, lambda: known)
     # Not one evaluation for both: if the value is not used, XLA removes its computation.
     _, value, invalid = predict()
     return Judgement(
