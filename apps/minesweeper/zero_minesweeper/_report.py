@@ -1,16 +1,12 @@
 """The report of a run: one HTML page."""
 
-from typing import Any
-
 from zero_app import (
     chart,
     charts,
     curve,
     imitation,
     last_evaluation,
-    Measure,
     RETURN,
-    Series,
     StoredRun,
     tables,
     WON,
@@ -66,7 +62,8 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
 
 
 def _play(run: StoredRun, known: bool) -> list[str]:
-    evaluations = run.evaluations
+    names = FOLLOWED if run.evaluations else ()
+    rows = {name: [row for row in run.evaluations if row["agent"] == name] for name in names}
     levels = lambda i: [("bound", BOUND[i]), ("hand-written", KNOWN["tiebreak"][i])]
     parts = [
         ("Games won", WON, 0, True),
@@ -77,17 +74,12 @@ def _play(run: StoredRun, known: bool) -> list[str]:
             run,
             heading,
             "Estimates that do not depend on the actual mines; bars are 95 % intervals.",
-            *(_series(evaluations, agent, one) for agent in FOLLOWED if evaluations),
+            *(curve(mine, one.name, name, error=one.bars) for name, mine in rows.items()),
             levels=levels(i) if known else [],
             percent=percent,
         )
         for heading, one, i, percent in parts
     ]
-
-
-def _series(evaluations: list[dict[str, Any]], agent: str, one: Measure) -> Series:
-    rows = [row for row in evaluations if row["agent"] == agent]
-    return curve(rows, one.name, agent, error=one.bars)
 
 
 def _comparison(run: StoredRun, known: bool) -> str:

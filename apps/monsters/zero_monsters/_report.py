@@ -29,7 +29,12 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
         value_loss="Cross-entropy of the value's distribution, in nats.",
         value_error="Mean distance between predicted value and its target.",
     )
-    return _strongest(run.evaluations), [
+    newest = {}
+    if rows := run.evaluations:
+        row = next(row for row in rows if row["step"] == rows[-1]["step"])
+        returned = f"return of 32 steps, {_label(row)} (95 %)"
+        newest = {returned: RETURN.shown(row), "won": _percent(row["win_rate"])}
+    return newest, [
         charts("Play", *_play(run, world)),
         tables(_comparison(run, world)),
         learning,
@@ -71,16 +76,6 @@ def _play(run: StoredRun, world: str) -> list[str]:
 def _label(row: dict[str, Any]) -> str:
     alone = row["planner"] == "network"
     return "network alone" if alone else f"{row['planner']}, {row['simulations']} simulations"
-
-
-def _strongest(evaluations: list[dict[str, Any]]) -> dict[str, str]:
-    if not evaluations:
-        return {}
-    row = next(row for row in evaluations if row["step"] == evaluations[-1]["step"])
-    return {
-        f"return of 32 steps, {_label(row)} (95 %)": RETURN.shown(row),
-        "won": _percent(row["win_rate"]),
-    }
 
 
 def _comparison(run: StoredRun, world: str) -> str:

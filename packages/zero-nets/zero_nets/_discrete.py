@@ -179,7 +179,10 @@ class EpsilonGreedy(AbstractDistribution):
         for chosen, total in ((best, 1 - self.epsilon), (legal, self.epsilon)):
             number = jnp.maximum(jnp.sum(chosen, dtype=total.dtype), 1)
             probs += jnp.where(chosen, total / number, 0.0)
-        return Categorical(jnp.where(_unknown(self.qvalues), jnp.nan, _log(probs)))
+        # Without a NaN in the gradient where a probability is 0.
+        possible = probs > 0
+        log_probs = jnp.where(possible, jnp.log(jnp.where(possible, probs, 1.0)), -jnp.inf)
+        return Categorical(jnp.where(_unknown(self.qvalues), jnp.nan, log_probs))
 
 
 def _unknown(x: Float[Array, " actions"]) -> Bool[Array, ""]:
@@ -190,9 +193,3 @@ def _unknown(x: Float[Array, " actions"]) -> Bool[Array, ""]:
 def _known(action: Int[Array, ""], x: Float[Array, " actions"]) -> Int[Array, ""]:
     """The action, -1 where the logits or values that it was taken from are none."""
     return jnp.where(_unknown(x), -1, action.astype(jnp.int32))
-
-
-def _log(probs: Float[Array, " atoms"]) -> Float[Array, " atoms"]:
-    """The logarithm, -inf at 0, without a NaN in the gradient."""
-    possible = probs > 0
-    return jnp.where(possible, jnp.log(jnp.where(possible, probs, 1.0)), -jnp.inf)
