@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from zero_app import Question, Service
-from zero_app._play._service import _Start, Refusal
+from zero_app._play._service import Refusal
 from zero_envs import Minesweeper
 from zero_minesweeper._agents import build_agent
 from zero_minesweeper._config import Config
@@ -90,7 +90,7 @@ def test_no_mine_leaves_the_server_before_the_end(board, simulations):
     assert len(fits) > 10
     for mines in fits[:: len(fits) // 3]:
         other = _service()
-        game, _ = other._after(_Start(SEED), (first,))
+        game, _ = other._after(Question((first,), seed=SEED))
         state = game._episode.state
         hidden = jnp.asarray(mines)[None]
         game._episode.state = eqx.tree_at(lambda s: s.mines, state, hidden)

@@ -5,7 +5,7 @@ import dataclasses
 import functools as ft
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax.random as jr
 import numpy as np
@@ -104,14 +104,6 @@ class Question:
         return self.think and self.simulations > 0
 
 
-class _Start(NamedTuple):
-    """The settings that a game begins with."""
-
-    seed: int = 0
-    komi: float | None = None
-    handicap: int = 0
-
-
 class Refusal(Exception):
     """A question that is not answered. Its message is one line.
 
@@ -202,7 +194,7 @@ class Service:
         if not text.strip():
             raise Refusal(422, "there is no game in an empty text.")
         try:
-            start, moves, seed = read_record(self._after(_Start(), ())[0], text)
+            start, moves, seed = read_record(self._after(Question())[0], text)
         except ValueError as e:
             raise Refusal(422, f"{e}.") from e
         if len(moves) > MAX_MOVES:
@@ -223,9 +215,11 @@ class Service:
             allowed = ", ".join(map(str, self._players))
             raise Refusal(400, f"simulations is {question.simulations}; give one of {allowed}.")
         # All positions from the start on: a question mostly has one move more than one before it.
-        moves = question.moves
-        start = _Start(question.seed, question.komi, question.handicap)
-        past = [self._after(start, moves[:count]) for count in range(len(moves) + 1)]
+        plain = dataclasses.replace(question, simulations=0, think=False)
+        past = [
+            self._after(dataclasses.replace(plain, moves=question.moves[:count]))
+            for count in range(len(question.moves) + 1)
+        ]
         game, touched = past[-1]
         record = self.page.board.record
         lead = record.lead(game) if isinstance(record, Sgf) and game.over else game.total
@@ -244,12 +238,13 @@ class Service:
             **self._shown(game, touched),
         }
 
-    def _moved(self, start: "_Start", moves: tuple[str, ...]) -> tuple[Game, Sequence[int]]:
-        """The game, and the cells of its last move."""
+    def _moved(self, at: Question) -> tuple[Game, Sequence[int]]:
+        """The game at a position, and the cells of its last move."""
+        moves = at.moves
         if not moves:
-            game = Game.start(self._env, self._players[0], self.page.board, key=jr.key(start.seed))
-            return dataclasses.replace(game, komi=start.komi, handicap=start.handicap), ()
-        (game, _), name = self._after(start, moves[:-1]), moves[-1]
+            game = Game.start(self._env, self._players[0], self.page.board, key=jr.key(at.seed))
+            return dataclasses.replace(game, komi=at.komi, handicap=at.handicap), ()
+        (game, _), name = self._after(dataclasses.replace(at, moves=moves[:-1])), moves[-1]
         said = f"move {len(moves)}, {ascii(name)}"
         try:
             action = self.page.board.action(name, game.first_moves)
