@@ -124,26 +124,24 @@ def _plot(axes: Axes, one: Series, colour: str) -> None:
     x, y = np.asarray(one.x, float), np.asarray(one.y, float)
     # A place in the legend, which has none for names that begin with an underscore.
     label = "-" if one.label else ""
+    if one.error is not None:
+        axes.plot(x, y, color=colour, linewidth=1.4, label=label, marker="o", markersize=3.5)
+        axes.errorbar(x, y, np.asarray(one.error), fmt="none", color=colour, elinewidth=1)
+        return
     if one.band is not None:
         low, high = (np.asarray(end, float) for end in one.band)
         if len(x) == 1:  # which has no area
             axes.vlines(x, low, high, color=colour, linewidth=1)
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        marker = "o" if len(x) == 1 else None
-        axes.plot(x, y, color=colour, linewidth=1.8, label=label, marker=marker)
-        return
-    if one.error is not None:
-        axes.plot(x, y, color=colour, linewidth=1.4, label=label, marker="o", markersize=3.5)
-        axes.errorbar(x, y, np.asarray(one.error), fmt="none", color=colour, elinewidth=1)
-        return
-    if len(x) > _MAX_POINTS:
-        # A chart has fewer pixels than a long run has steps: draw means of neighbours.
-        bins = np.array_split(np.arange(len(x)), _MAX_POINTS)
-        x, y = (np.asarray([np.mean(v[b]) for b in bins]) for v in (x, y))
-    window = len(x) // 20
-    if window > 1:
-        axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.35)
-        y = smoothed(y.tolist(), window)
+    else:
+        if len(x) > _MAX_POINTS:
+            # A chart has fewer pixels than a long run has steps: draw means of neighbours.
+            bins = np.array_split(np.arange(len(x)), _MAX_POINTS)
+            x, y = (np.asarray([np.mean(v[b]) for b in bins]) for v in (x, y))
+        window = len(x) // 20
+        if window > 1:
+            axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.35)
+            y = smoothed(y.tolist(), window)
     marker = "o" if len(x) == 1 else None
     axes.plot(x, y, color=colour, linewidth=1.8, label=label, marker=marker)
 

@@ -87,23 +87,23 @@ def with_simulations(player: AbstractActor, simulations: int | None) -> Abstract
     assert isinstance(player, PlanningActor)
     model: Any = player.model
     if isinstance(remembering := player.planner, RememberingPlanner):
-        searching: Any = None
-        if simulations and remembering.planner is not None:
-            searching = with_simulations(PlanningActor(remembering.planner, model), simulations)
-        inner = None if searching is None else searching.planner
+        inner = remembering.planner
+        if inner is not None:
+            inner = _searching(inner, simulations) if simulations else None
         return PlanningActor(RememberingPlanner(inner), model)
     if simulations == 0:
-        if not isinstance(player.model, AbstractProposalModel):
+        if not isinstance(model, AbstractProposalModel):
             return PolicyActor(model.evaluate)
         policy = jax.tree_util.Partial(_policy, model.evaluate)
         return DistributionActor(policy, None, greedy=True)
-    planner: Any = player.planner
+    return PlanningActor(_searching(player.planner, simulations), model)
+
+
+def _searching(planner: Any, simulations: int) -> Any:
+    """The planner with so many simulations a move."""
     if isinstance(planner, SampledSearch):
-        tree = dataclasses.replace(planner.planner, num_simulations=simulations)
-        planner = dataclasses.replace(planner, planner=tree)
-    else:
-        planner = dataclasses.replace(planner, num_simulations=simulations)
-    return PlanningActor(planner, model)
+        return dataclasses.replace(planner, planner=_searching(planner.planner, simulations))
+    return dataclasses.replace(planner, num_simulations=simulations)
 
 
 def _policy(evaluate: PolicyEvaluator, features: PyTree[Array]) -> Any:

@@ -119,23 +119,16 @@ def which_player(run: str | os.PathLike[str]) -> tuple[pathlib.Path, int | None]
 
 
 def _best(folder: pathlib.Path) -> int:
-    strengths: dict[int, float] = {}
-    for row in ratings(folder):
-        if "step" in row:
-            strengths[row["step"]] = row["elo"]
-    for row in (
-        () if strengths else lines_of(folder / "evaluations.jsonl", kind_of, distinct="nothing")
-    ):
-        measured = next((row[one.name] for one in _STRENGTHS if one.name in row), None)
-        if measured is not None:
-            strengths.setdefault(row["step"], measured)
+    strengths: dict[int, float] = {x["step"]: x["elo"] for x in ratings(folder) if "step" in x}
+    if not strengths:
+        for row in lines_of(folder / "evaluations.jsonl", kind_of, distinct="nothing"):
+            # Of these more is better.
+            measured = [row[one.name] for one in (SCORE, WON, RETURN) if one.name in row]
+            if measured:
+                strengths.setdefault(row["step"], measured[0])
     if not strengths:
         raise UsageError(f"{folder}@best was given, and no player of {folder} was evaluated yet.")
     return max(strengths, key=lambda step: (strengths[step], step))
-
-
-#: What an evaluation may measure of a player, of which more is better.
-_STRENGTHS = SCORE, WON, RETURN
 
 
 def player_names(app: App[Any]) -> list[str]:
@@ -258,14 +251,15 @@ def _read(app: App[Config], file: pathlib.Path, run_code: bool) -> Trained[Confi
     config = config_of(app.config, fields, file, app.command, run_code=run_code)
     loop = built(app, config)
     shapes = player_shapes(loop)
-    wanted = dict(sorted(named(shapes)))
-    dtypes = {name: x.dtype for name, x in wanted.items()}
-    found = [
-        spec(name, x) | {"dtype": str(_restored_dtype(x.dtype, dtypes.get(name)))}
-        for name, x in sorted(arrays.items())
-    ]
-    check_leaves(file, found, [spec(name, x) for name, x in wanted.items()])
-    leaves = [jax.numpy.asarray(arrays[name]).astype(x.dtype) for name, x in named(shapes)]
+    wanted = dict(named(shapes))
+    is_float = lambda x: jax.numpy.issubdtype(x.dtype, jax.numpy.floating)
+    for name in arrays.keys() & wanted.keys():
+        # Numbers may have been rounded, or widened.
+        if is_float(arrays[name]) and is_float(wanted[name]):
+            arrays[name] = arrays[name].astype(wanted[name].dtype)
+    specs = lambda leaves: [spec(name, x) for name, x in sorted(leaves.items())]
+    check_leaves(file, specs(arrays), specs(wanted))
+    leaves = [jax.numpy.asarray(arrays[name]) for name in wanted]
     player = player_of(loop, jax.tree.unflatten(jax.tree.structure(shapes), leaves))
     return Trained(config, loop, player, step, origin, strength)
 
@@ -285,12 +279,6 @@ def _stored(array: "jax.Array", half: bool) -> np.ndarray:
     if half and stored.ndim > 1 and np.all(np.abs(stored) < np.finfo(np.float16).max):
         return stored.astype(np.float16)
     return stored
-
-
-def _restored_dtype(stored: Any, wanted: Any) -> Any:
-    """Numbers may have been rounded, or widened."""
-    is_float = lambda x: x is not None and jax.numpy.issubdtype(x, jax.numpy.floating)
-    return wanted if is_float(stored) and is_float(wanted) else stored
 
 
 def _origin(folder: pathlib.Path, step: int) -> dict[str, Any]:

@@ -70,11 +70,9 @@ def curve(
 
 def smoothed(y: Sequence[float], window: int) -> np.ndarray:
     """Means over `window` neighbours, over fewer of them near the ends."""
-    sums = np.concatenate([[0.0], np.cumsum(y)])
-    index = np.arange(len(y))
-    first = np.maximum(index - window // 2, 0)
-    last = np.minimum(index + window // 2 + 1, len(y))
-    return (sums[last] - sums[first]) / (last - first)
+    near = np.ones(2 * (window // 2) + 1)
+    sums, counts = (np.convolve(x, near, "same") for x in (y, np.ones(len(y))))
+    return sums / counts
 
 
 def chart(

@@ -114,22 +114,15 @@ class Suite:
         return row | {"loss_mean": float(loss.mean()), "loss_se": error}
 
 
-def suites_of(app: App[Any], config: AbstractConfig) -> dict[str, pathlib.Path]:
-    """The files of the suites of the game that a configuration plays, by their names."""
-    if app.suites is None:
-        return {}
-    folder = app.suites / getattr(config, "env", "")
-    return {path.stem: path for path in sorted(folder.glob("*.npz"))}
-
-
 def asked_suites(
     app: App[Any], config: AbstractConfig, name: str, game: str
 ) -> dict[str, pathlib.Path]:
-    """The suites of a name, or `all` of them.
+    """The files of the suites of a name, or `all` of them, by their names.
 
     **Raises:** [`zero_app.UsageError`][] where the game has none of the name.
     """
-    known = suites_of(app, config)
+    folder = app.suites and app.suites / getattr(config, "env", "")
+    known = {path.stem: path for path in sorted(folder.glob("*.npz"))} if folder else {}
     if not known:
         raise UsageError(f"--suite {name} was given, and {game} has none; leave --suite out.")
     if name == "all":
