@@ -26,7 +26,7 @@ from zero_app import (
     UsageError,
     with_simulations,
 )
-from zero_app._run._decision import export_decision
+from zero_app._run._export import export_decision
 from zero_envs.testing import Nim, NimState
 from zero_train import evaluate_batch
 
