@@ -83,7 +83,6 @@ if typing.TYPE_CHECKING:
         with_simulations as with_simulations,
     )
     from ._run._film import check_path as check_path, drawn as drawn, Frame as Frame
-    from ._run._fixed import FixedLadder as FixedLadder, ladder_of as ladder_of
     from ._run._flags import check_flags as check_flags
     from ._run._folder import (
         check_finite as check_finite,
@@ -91,7 +90,11 @@ if typing.TYPE_CHECKING:
         Sink as Sink,
         StopSignal as StopSignal,
     )
-    from ._run._ladder import elo_ladder as elo_ladder
+    from ._run._ladder import (
+        elo_ladder as elo_ladder,
+        FixedLadder as FixedLadder,
+        ladder_of as ladder_of,
+    )
     from ._run._ladder_page import ladder_page as ladder_page
     from ._run._lines import (
         cut_lines as cut_lines,

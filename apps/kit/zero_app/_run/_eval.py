@@ -15,7 +15,7 @@ from .._command._config import Seed, Simulations
 from .._command._errors import flag, UsageError
 from ._app import App, Trained
 from ._evaluation import measure, MOST_MOVES, num_players, sentence, who, with_simulations
-from ._fixed import asked_ladder, FixedLadder, LADDER, ladder_of
+from ._ladder import asked_ladder, FixedLadder, LADDER, ladder_of
 from ._measures import plus_minus
 from ._players import AbstractPlayerCommand, has_player, player_names, PRETRAINED
 from ._suite import asked_suites, Suite, suite_sentence
