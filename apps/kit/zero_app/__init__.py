@@ -45,20 +45,28 @@ if typing.TYPE_CHECKING:
         run as run,
         start_jax as start_jax,
     )
+    from ._play._commands import (
+        AbstractGameCommand as AbstractGameCommand,
+        AbstractServe as AbstractServe,
+        AbstractWatch as AbstractWatch,
+    )
     from ._play._game import (
         AbstractBoard as AbstractBoard,
         AbstractRecord as AbstractRecord,
         Game as Game,
     )
-    from ._play._game_command import AbstractGameCommand as AbstractGameCommand
     from ._play._gtp import serve_gtp as serve_gtp
-    from ._play._moments import Moment as Moment, moments as moments
     from ._play._play import Dialogue as Dialogue, Session as Session
-    from ._play._serve import AbstractServe as AbstractServe
     from ._play._service import Page as Page, Question as Question, Service as Service
     from ._play._sgf import Sgf as Sgf
-    from ._play._watch import Episode as Episode, is_plain as is_plain, screen as screen
-    from ._play._watch_game import AbstractWatch as AbstractWatch, game_frames as game_frames
+    from ._play._watch import (
+        Episode as Episode,
+        is_plain as is_plain,
+        Moment as Moment,
+        moments as moments,
+        screen as screen,
+    )
+    from ._play._watch_game import game_frames as game_frames
     from ._run._app import (
         AbstractCommand as AbstractCommand,
         App as App,

@@ -1,28 +1,48 @@
 """The commands of an app with a board: games with a trained player, and of one by itself."""
 
+import abc
 import dataclasses
 import pathlib
+import secrets
+import socket
+from collections.abc import Sequence
 from typing import Annotated, Any
 
+import jax.random as jr
 import tyro
+from annotated_types import Interval
 from rich.console import Console
 
 from zero_train import AbstractActor
 
-from .._command._config import Seconds, Seed
+from .._command._config import Count, Delay, Seconds, Seed, Simulations
 from .._command._errors import UsageError, warn
 from .._run._app import App, Trained
-from .._run._evaluation import num_players
+from .._run._evaluation import MOST_MOVES, num_players, with_simulations
+from .._run._film import check_path
 from .._run._players import AbstractPlayerCommand
-from ._game import AbstractBoard
-from ._game_command import AbstractGameCommand
+from ._game import AbstractBoard, Game
 from ._gtp import serve_gtp
 from ._play import Session
-from ._serve import AbstractServe
-from ._service import Service
+from ._service import Question, Service
 from ._sgf import Sgf
 from ._thinking import Thinker
-from ._watch_game import AbstractWatch
+from ._watch import screen
+from ._watch_game import Scene, scenes
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractGameCommand(AbstractPlayerCommand):
+    """A command that plays a game with a trained player, move by move."""
+
+    simulations: Simulations | None = None
+    """Simulations per move, 0 for the network without a search; by default those of the run's
+    configuration."""
+
+    def start(self, trained: Trained[Any], board: AbstractBoard, seed: int) -> Game:
+        """A new game, in which the player has so many simulations."""
+        actor = with_simulations(trained.player, self.simulations)
+        return Game.start(trained.loop.env, actor, board, key=jr.key(seed))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +84,59 @@ class Play(AbstractTimedCommand):
 
 
 @dataclasses.dataclass(frozen=True)
+class AbstractServe(AbstractPlayerCommand):
+    """The command `serve` of an app, which says how its game is shown.
+
+    Bound to another address than the machine's own it demands a token, which is a part of the
+    address that it prints. Needs the extra `serve` of zero-app.
+    """
+
+    host: str = "127.0.0.1"
+    """The address to listen at: by default this machine alone; 0.0.0.0 for the network,
+    :: for IPv6 too."""
+    port: Annotated[int, Interval(ge=0, le=65535)] = 8000
+    """The port to listen at; 0 for any that is free."""
+
+    @abc.abstractmethod
+    def services(self, app: App[Any]) -> Sequence[Service]:
+        """The games that are served, the usual one first.
+
+        **Raises:** [`zero_app.UsageError`][] where there are none, or they cannot be drawn.
+        """
+
+    def __call__(self, app: App[Any]) -> None:
+        try:
+            from ._http import addresses, application, is_loopback, server
+        except ModuleNotFoundError as e:
+            raise UsageError(f"serve needs {e.name}: install zero-app[serve].") from e
+        services = self.services(app)
+        with self._listening() as listening:
+            port = listening.getsockname()[1]
+            token = None if is_loopback(self.host) else secrets.token_urlsafe(16)
+            print("Compiling the rules ...", flush=True)
+            usual = services[0]
+            first = next(iter(usual.answer(Question())["legal"]))
+            usual.answer(Question((first,)))
+            shown = " or ".join(addresses(self.host, port, token))
+            print(f"{usual.page.title}: open {shown} (Ctrl-C stops it)", flush=True)
+            server(application(services, self.host, port, token)).run(sockets=[listening])
+
+    def _listening(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        try:
+            # `::` is for IPv4 too, which the machine's name may lead to.
+            both = self.host == "::" and socket.has_dualstack_ipv6()
+            return socket.create_server((self.host, self.port), family=family, dualstack_ipv6=both)
+        except OSError as e:
+            # Python appends the address.
+            why = str(e.strerror).partition(" (while attempting")[0]
+            raise UsageError(
+                f"cannot listen at --host {self.host} --port {self.port} ({why}); give another, or "
+                "--port 0 for any free one."
+            ) from e
+
+
+@dataclasses.dataclass(frozen=True)
 class Serve(AbstractServe):
     """Play against a trained player in the browser."""
 
@@ -97,6 +170,41 @@ class Gtp(AbstractTimedCommand):
             )
         start = self.start(trained, board, 0)
         serve_gtp(start, *app.program, **self.pace(start.actor))
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractWatch(AbstractGameCommand):
+    """The command `watch` of an app, which says how its game is shown.
+
+    In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
+    Where actions are no single numbers there is no board, and each step is a line. Of a player that
+    learned a model, what it had expected of each move is shown too.
+    """
+
+    max_moves: Count = MOST_MOVES
+    """Moves after which the game is cut off."""
+    delay: Delay = 0.5
+    """Seconds between two moves."""
+    seed: Seed = 0
+    """The seed of the game and of the player's search."""
+    save: pathlib.Path | None = None
+    """Write the pictures into this file, which ends with .gif or .html, and show none."""
+
+    @abc.abstractmethod
+    def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
+        """How the game of a player is shown."""
+
+    def __call__(self, app: App[Any]) -> None:
+        check_path(self.save)
+        trained, console = self.load(app), Console(highlight=False)
+        actor = with_simulations(trained.player, self.simulations)
+        board = lambda: self.board(app, trained)
+        shown = scenes(trained.loop.env, actor, board, self.max_moves, key=jr.key(self.seed))
+        seconds = lambda scene: self.delay * (4 if scene.over else 1)
+        frame = lambda scene: scene.frame(seconds(scene))
+        with screen(console, Scene.draw, seconds, save=self.save, frame=frame) as show:
+            for scene in shown:
+                show(scene)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from zero_train import AbstractActor, PlanningActor, RememberingCarry
 
 from .._command._errors import NonFiniteError
 from .._run._evaluation import with_simulations
-from ._watch import act, Episode, whole
+from ._watch import act, Episode, only, whole
 
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Game:
     @ft.cached_property
     def features(self) -> PyTree[np.ndarray]:
         """The features of the observation, as NumPy arrays."""
-        return jax.tree.map(lambda x: np.asarray(x[0]), self._episode.obs.features)
+        return only(self._episode.obs.features)
 
     @property
     def stones(self) -> Int8[np.ndarray, "*board"]:
@@ -285,7 +285,7 @@ class Game:
         visits[:, moves], weights[:, moves] = 1.0, best / best.sum()
         results[:, moves] = self.max_value * np.sign(scores)
         action = np.asarray([moves[int(np.argmax(best))]], np.int32)
-        return _one(
+        return only(
             Plan.over_actions(
                 *map(jnp.asarray, (action, weights)),
                 visits=jnp.asarray(visits),
@@ -313,7 +313,7 @@ class Game:
                 value=plan.value,
                 stats={"invalid": jnp.zeros_like(action)},
             )
-        return _one(plan)
+        return only(plan)
 
     @ft.cached_property
     def scores(self) -> Mapping[int, int] | None:
@@ -336,18 +336,13 @@ class Game:
 
     def searched(self, player: PlanningActor, carry: Any = None) -> tuple[Plan, Any, Tree | None]:
         """The plan of another player for this position, as `plan`, what that player keeps, and its
-        tree where it searches one.
-
-        **Arguments:**
-
-        - `carry`: what it kept; `None` at first.
-        """
+        tree where it searches one. `carry` is what it kept; `None` at first."""
         actor: Any = dataclasses.replace(player, record=whole)
         state, obs = self._episode.state, self._episode.obs
         carry = _fresh(actor, state) if carry is None else carry
         _, plan, carry, tree = act(actor, state, obs, carry, self._draw(0))
         self._refuse(plan.stats["invalid"])
-        return _one(plan), carry, tree
+        return only(plan), carry, tree
 
     @ft.cached_property
     def prior(self) -> Float[np.ndarray, " actions"]:
@@ -377,11 +372,6 @@ class Game:
 @jax.jit
 def _unbatched(batch: PyTree[Array]) -> PyTree[Array]:
     return jax.tree.map(lambda x: x[0], batch)
-
-
-def _one(batch: PyTree[Array]) -> Any:
-    """The one row of a batch, as NumPy arrays."""
-    return jax.tree.map(lambda x: np.asarray(x)[0], batch)
 
 
 # It may make room for a tree, which takes long outside of a program.

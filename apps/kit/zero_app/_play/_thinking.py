@@ -41,12 +41,8 @@ class Thinker:
         most: int | None = None,
         now: Callable[[], float] = time.monotonic,
     ):
-        """**Arguments:**
-
-        - `actor`: whose search it is.
-        - `most`: the simulations of a move by the clock, where they are limited.
-        - `now`: the time in seconds.
-        """
+        """The search is that of `actor`. `most` limits the simulations of a move by the clock, and
+        `now` gives the time in seconds."""
         self._most = math.inf if most is None else most
         self._now = now
         self._actor: Any = None

@@ -1,4 +1,4 @@
-"""An episode move by move, and pictures of it in a terminal or a file."""
+"""An episode move by move, and pictures of one in a terminal or a file."""
 
 import contextlib
 import dataclasses
@@ -11,12 +11,20 @@ from typing import Any, cast, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray, PyTree
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from zero_envs import AbstractEnvironment, Hosted, HostStep, Observation, Transition
+from zero_envs import (
+    AbstractEnvironment,
+    Fallible,
+    Hosted,
+    HostStep,
+    Observation,
+    Transition,
+)
 from zero_search import AbstractPriorModel, Plan, Tree, TreeSearch
 from zero_train import AbstractActor, PlanningActor
 
@@ -77,6 +85,11 @@ def _arrays(tree: Any) -> Any:
     return jax.tree.map(jnp.array, tree)
 
 
+def only(batch: PyTree[Array]) -> Any:
+    """The one row of a batch, with NumPy arrays."""
+    return jax.tree.map(lambda x: x[0, ...], jax.device_get(batch))
+
+
 # One function, so that all episodes of an actor share what was compiled.
 def whole(plan: Plan) -> Plan:
     return plan
@@ -127,6 +140,75 @@ def _step(
         state, transition = after.state, after.transition()
     carry = actor.advance(carry, action, state, transition)
     return state, jax.vmap(env.observe)(state), carry, transition
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Moment:
+    """A decision in an episode, or the end of it, with NumPy arrays.
+
+    **Attributes:**
+
+    - `env`, `state`: the environment and its state.
+    - `step`: the number of steps so far.
+    - `gained`, `reward`: the sum of the rewards so far, and the last reward.
+    - `action`: the next action; at the end the last one, as for `record`.
+    - `record`: the actor's record of it, which is the whole plan of one that plans.
+    - `end`: at the end `"terminated"`, `"truncated"` or `"simulation failed"`, else `None`.
+    """
+
+    env: AbstractEnvironment
+    state: Any
+    step: int
+    gained: float
+    reward: float
+    action: np.ndarray
+    record: Any
+    end: str | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the action; `None` for an actor without a search."""
+        return self.record if isinstance(self.record, Plan) else None
+
+
+def moments(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    *,
+    start: PRNGKeyArray,
+    key: PRNGKeyArray,
+    most: int,
+) -> Iterator[Moment]:
+    """A moment for each decision of an episode, and one for its end.
+
+    **Arguments:**
+
+    - `start`: the key of the initial state.
+    - `key`: that of all further randomness.
+    - `most`: the steps after which the episode is truncated.
+    """
+    gained = reward = 0.0
+    with contextlib.closing(Episode(env, actor, key=start)) as episode:
+        for step in range(most):
+            akey, skey = jr.split(jr.fold_in(key, step))
+            state, chosen = only(episode.state), episode.act(key=akey)
+            decision = Moment(env, state, step, gained, reward, *only(chosen))
+            yield decision
+            transition = only(episode.step(chosen[0], key=skey))
+            reward = float(transition.reward)
+            gained += reward
+            if transition.last or step + 1 == most:
+                state, end = only(episode.state), _end(env, episode, transition)
+                yield dataclasses.replace(
+                    decision, state=state, step=step + 1, gained=gained, reward=reward, end=end
+                )
+                return
+
+
+def _end(env: AbstractEnvironment, episode: Episode, transition: Transition) -> str:
+    if isinstance(env, Fallible) and bool(jax.vmap(env.failed)(episode.state)[0]):
+        return "simulation failed"
+    return "terminated" if transition.last and transition.discount == 0 else "truncated"
 
 
 def is_plain(console: Console) -> bool:

@@ -1,73 +1,31 @@
 """A trained player of a game with a board, alone or against itself, or of continuous actions."""
 
-import abc
+import collections
 import contextlib
 import dataclasses
-import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console, Group, RenderableType
 
 from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment, BraxEnvironment
-from zero_train import AbstractActor
+from zero_train import AbstractActor, AbstractLatentModel, PlanningActor
 
-from .._command._config import Count, Delay, Seed
-from .._run._app import App, Trained
-from .._run._evaluation import MOST_MOVES, num_players, with_simulations
-from .._run._film import check_path, drawn, Frame, scalable
+from .._run._app import Trained
+from .._run._evaluation import MOST_MOVES, num_players
+from .._run._film import drawn, Frame, scalable
 from ._game import AbstractBoard, Game
-from ._game_command import AbstractGameCommand
-from ._imagined import Imagination
-from ._moments import moments
-from ._watch import is_plain, screen
-
-
-@dataclasses.dataclass(frozen=True)
-class AbstractWatch(AbstractGameCommand):
-    """The command `watch` of an app, which says how its game is shown.
-
-    In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
-    Where actions are no single numbers there is no board, and each step is a line. Of a player that
-    learned a model, what it had expected of each move is shown too.
-    """
-
-    max_moves: Count = MOST_MOVES
-    """Moves after which the game is cut off."""
-    delay: Delay = 0.5
-    """Seconds between two moves."""
-    seed: Seed = 0
-    """The seed of the game and of the player's search."""
-    save: pathlib.Path | None = None
-    """Write the pictures into this file, which ends with .gif or .html, and show none."""
-
-    @abc.abstractmethod
-    def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
-        """How the game of a player is shown."""
-
-    def __call__(self, app: App[Any]) -> None:
-        check_path(self.save)
-        trained, console = self.load(app), Console(highlight=False)
-        seconds = lambda moment: self.delay * (4 if moment.over else 1)
-        frame = lambda moment: moment.frame(seconds(moment))
-        with screen(console, _Moment.draw, seconds, save=self.save, frame=frame) as show:
-            for moment in self._moments(app, trained):
-                show(moment)
-
-    def _moments(self, app: App[Any], trained: Trained[Any]) -> "Iterator[_Moment]":
-        env = trained.loop.env
-        if not isinstance(env, AbstractDiscreteEnvironment):
-            actor = with_simulations(trained.player, self.simulations)
-            return _steps(env, actor, self.max_moves, key=jr.key(self.seed))
-        return _moves(env, self.start(trained, self.board(app, trained), self.seed), self.max_moves)
+from ._watch import is_plain, moments
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Moment:
+class Scene:
     """A state, and what led to it.
 
     **Attributes:**
@@ -102,11 +60,11 @@ class _Moment:
         return Frame(svg, self.said, seconds)
 
 
-def _moves(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]:
+def _moves(env: AbstractEnvironment, game: Game, most: int) -> Iterator[Scene]:
     """The positions of a game in which the player moves for all sides, up to so many moves."""
-    alone, imagination = num_players(env) == 1, Imagination(env, game.actor)
+    alone, imagination = num_players(env) == 1, _Imagination(env, game.actor)
     with contextlib.closing(game):
-        yield _Moment(env, game.state, "the start", game.over, game)
+        yield Scene(env, game.state, "the start", game.over, game)
         while not game.over and game.num_plies < most:
             plan = game.own  # a solver would hide how the player plays
             action, side = int(plan.action), "" if alone else f"{game.mover} "
@@ -117,15 +75,15 @@ def _moves(env: AbstractEnvironment, game: Game, most: int) -> Iterator[_Moment]
             told = imagination.told(before.state, jnp.asarray(action, jnp.int32), reward)
             if game.over:
                 said += f"; return {game.total:g}" if alone else f"; {game.board.result(game)}"
-            yield _Moment(env, game.state, said + told, game.over, game)
+            yield Scene(env, game.state, said + told, game.over, game)
 
 
 def _steps(
     env: AbstractEnvironment, actor: AbstractActor, most: int, *, key: PRNGKeyArray
-) -> Iterator[_Moment]:
+) -> Iterator[Scene]:
     """The states of an episode of continuous or factored actions, up to so many steps."""
     start, key = jr.split(key)
-    said, imagination, before = "the start", Imagination(env, actor), None
+    said, imagination, before = "the start", _Imagination(env, actor), None
     for moment in moments(env, actor, start=start, key=key, most=most):
         if before is not None:
             told = imagination.told(before.state, before.action, moment.reward)
@@ -134,21 +92,76 @@ def _steps(
                 said += f"; return {moment.gained:.2f}, {moment.end}"
             said += told
         before = moment
-        yield _Moment(env, moment.state, said, moment.end is not None)
+        yield Scene(env, moment.state, said, moment.end is not None)
         said = " ".join(_number(x) for x in np.ravel(moment.action))
+
+
+#: How many moves before it a move was expected at the most.
+_AHEAD = 5
+
+
+class _Imagination:
+    """Compares each move of an episode with what a learned model had expected of it, one move and
+    several moves before. It has nothing to say of other players, nor of a model with a memory,
+    since it is told single states."""
+
+    def __init__(self, env: AbstractEnvironment, actor: AbstractActor):
+        model = actor.model if isinstance(actor, PlanningActor) else None
+        if not isinstance(model, AbstractLatentModel) or model.memory is not None:
+            model = None
+        self._env, self._model = env, model
+        self._played = collections.deque[tuple[Any, Any]](maxlen=_AHEAD)
+
+    def told(self, state: PyTree, action: PyTree, reward: float) -> str:
+        """What was expected of a move that was played in `state`, and its `reward`: `""`, or lines
+        of text. Values are for the player who moved."""
+        if self._model is None:
+            return ""
+        self._played.append((state, action))
+        said = f"\n   reward {reward:+z.2f}"
+        for ahead in (1, _AHEAD):
+            if ahead > len(self._played):
+                break
+            line = [*self._played][-ahead:]
+            actions = [action for _, action in line]
+            rewards, values = _imagined(self._env, self._model, line[0][0], actions)
+            when = f"{ahead} moves" if ahead > 1 else "1 move"
+            value = values[0, -1] * (1 if self._model.num_players == 1 else -1)
+            said += f"\n   imagined {when} before: {rewards[0, -1]:+z.2f}, "
+            said += f"and a value of {value:+z.2f} after it"
+        return said
+
+
+@eqx.filter_jit
+def _imagined(
+    env: AbstractEnvironment, model: AbstractLatentModel, state: PyTree, actions: list[PyTree]
+) -> tuple[Array, Array]:
+    batched = lambda tree: jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
+    line = jax.tree.map(lambda *x: jnp.stack(x), *actions)
+    return model.imagine(batched(env.observe(state)), batched(line), key=jr.key(0)[None])
 
 
 def _number(x: Any) -> str:
     return f"{x:+z.2f}" if np.issubdtype(x.dtype, np.floating) else str(x)
 
 
+def scenes(
+    env: AbstractEnvironment,
+    actor: AbstractActor,
+    board: Callable[[], AbstractBoard],
+    most: int,
+    *,
+    key: PRNGKeyArray,
+) -> Iterator[Scene]:
+    """What a player does for all sides, up to so many moves. Where actions are no single numbers
+    there is no board to be asked for."""
+    if isinstance(env, AbstractDiscreteEnvironment):
+        return _moves(env, Game.start(env, actor, board(), key=key), most)
+    return _steps(env, actor, most, key=key)
+
+
 def game_frames(trained: Trained[Any], board: AbstractBoard, key: PRNGKeyArray) -> Iterator[Frame]:
     """The pictures of a game that a player plays alone, or against itself: the `episode` of an
     [`zero_app.App`][] with a board. Where actions are no single numbers, it shows nothing."""
-    env, actor = trained.loop.env, trained.player
-    if not isinstance(env, AbstractDiscreteEnvironment):
-        shown = _steps(env, actor, MOST_MOVES, key=key)
-    else:
-        shown = _moves(env, Game.start(env, actor, board, key=key), MOST_MOVES)
-    for moment in shown:
-        yield moment.frame(0.5)
+    for scene in scenes(trained.loop.env, trained.player, lambda: board, MOST_MOVES, key=key):
+        yield scene.frame(0.5)
