@@ -13,22 +13,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import (
-    Annotated,
-    Any,
-    get_args,
-    get_type_hints,
-    NoReturn,
-)
+from typing import Annotated, Any, get_args, get_type_hints, NoReturn
 
 import tyro
 from annotated_types import Interval
 
 from ._command._config import Seed
 from ._command._errors import as_line, NonFiniteError, UsageError, warn
-from ._command._helptext import filled
 from ._command._lazy import has_jax, jax, zero_train
-from ._command._parse import parse
+from ._command._parse import filled, parse
 from ._command._streams import failing, give_up, open_closed
 from ._run._app import AbstractCommand, App, CommandsByName, sharing, write_report
 from ._run._background import busy

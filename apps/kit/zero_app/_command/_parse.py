@@ -1,14 +1,19 @@
-"""Words of a command line as the fields of a dataclass, and what is wrong with them in one line."""
+"""Words of a command line as the fields of a dataclass, the texts of `--help`, and what is wrong
+with the words in one line."""
 
+import ast
 import contextlib
 import dataclasses
 import difflib
+import functools
+import inspect
 import io
 import itertools
 import os
 import pathlib
 import re
 import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -16,7 +21,6 @@ import tyro
 
 from ._config import check_fields
 from ._errors import flag, UsageError
-from ._helptext import explain, filled
 
 
 Arguments = TypeVar("Arguments")
@@ -27,7 +31,7 @@ def parse(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     field, documented by the string below it, with numbers as in [`zero_app.AbstractConfig`][];
     `prog` is the command as the user writes it, such as `othello eval`. `--help` raises
     `SystemExit`."""
-    arguments = parse_words(kind, prog, words, names_of(kind))
+    arguments = parse_words(kind, prog, words)
     check_fields(arguments)
     return arguments
 
@@ -38,11 +42,8 @@ def peek(kind: type[Arguments], prog: str, words: Sequence[str]) -> Arguments:
     return _known(kind, prog, words, add_help=False)[0]
 
 
-def parse_words(
-    kind: Any, prog: str, words: Sequence[str], names: list[str], **options: Any
-) -> Any:
-    """Parses words as `parse` does, without checking numbers. `options` are tyro's. An unknown
-    flag is compared with `names`, to say which one may be meant."""
+def parse_words(kind: Any, prog: str, words: Sequence[str], **options: Any) -> Any:
+    """Parses words as `parse` does, without checking numbers. `options` are tyro's."""
     arguments, unknown = _known(kind, prog, words, **options)
     for name, value in _texts(arguments):
         given = f"{name}=" in words or (name, "") in itertools.pairwise(words)
@@ -57,7 +58,7 @@ def parse_words(
                 f"{name}={unknown[0]} was given; {name} takes no value, give it or leave it out."
             )
         # The dashes, which all have, would make any two short names similar.
-        flags = [flag(name).removeprefix("--") for name in names]
+        flags = [flag(field.name).removeprefix("--") for field, _ in _values(arguments)]
         near = difflib.get_close_matches(given.removeprefix("--"), flags, 1, 0.7)
         hint = f"did you mean --{near[0]}?" if near else f"see {prog} --help."
         raise UsageError(f"{given} is no flag of {prog}; {hint}")
@@ -83,13 +84,39 @@ def _known(kind: Any, prog: str, words: Sequence[str], **options: Any) -> tuple[
         raise UsageError(_one_line(complaint.getvalue())) from e
 
 
-def names_of(kind: Any) -> list[str]:
-    """The names of all fields, with those of dataclasses inside."""
-    names = []
+def explain(kind: Any) -> None:
+    """Gives tyro the string below each field of a dataclass or an instance, also of those inside,
+    as one paragraph. By itself tyro (1.0.17) breaks it where the source does."""
+    owners = (kind if isinstance(kind, type) else type(kind)).__mro__
+    for owner in filter(dataclasses.is_dataclass, owners):
+        # Without the source, as in a notebook, tyro has no texts either.
+        with contextlib.suppress(OSError, TypeError, SyntaxError):
+            _explain(owner)
     for field in dataclasses.fields(kind):
-        inside = dataclasses.is_dataclass(field.default)
-        names += names_of(field.default) if inside else [field.name]
-    return names
+        if dataclasses.is_dataclass(inside := getattr(kind, field.name, None)):
+            explain(inside)
+
+
+@functools.cache
+def _explain(owner: Any) -> None:
+    body: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    for field, below in itertools.pairwise(body.body):
+        match field, below:
+            case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(said))):
+                own = owner.__dataclass_fields__[name]
+                own.metadata = {**own.metadata, "help": " ".join(said.split())}
+
+
+def filled(text: str, indent: str, first: str = "") -> str:
+    """A paragraph as wide as the terminal, which begins with `first`."""
+    width = min(100, shutil.get_terminal_size().columns)
+    return textwrap.fill(
+        " ".join(text.split()),
+        width,
+        initial_indent=first or indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
 
 
 def _values(arguments: Any) -> Iterator[tuple[dataclasses.Field, Any]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Generic, get_type_hints, Literal, TypeVar
 import tyro
 
 from .._command._errors import UsageError
-from .._command._parse import names_of, parse_words, peek
+from .._command._parse import parse_words, peek
 from ._app import App
 from ._lines import read_json
 from ._options import Options
@@ -65,10 +65,9 @@ def check_flags(app: App[Any], prog: str, words: Sequence[str], command: str = "
 
 def _arguments(default: Arguments, names: Any, prog: str, words: Sequence[str]) -> Any:
     """The arguments of `train` or `sweep`, where `names` is the type of those of the presets."""
-    options: Any = default.options
-    kind: Any = Arguments[type(default.values), names, type(options)]
-    known = names_of(default.values) + names_of(options) + ["preset", "config", "seeds"]
-    return parse_words(kind, prog, words, known, default=default, description=_ABOUT[type(options)])
+    options = type(default.options)
+    kind: Any = Arguments[type(default.values), names, options]
+    return parse_words(kind, prog, words, default=default, description=_ABOUT[options])
 
 
 #: What the commands do, by the kind of their options.
