@@ -63,16 +63,8 @@ class Eval(AbstractPlayerCommand):
             raise UsageError(
                 f"--games {self.games} was given; give an even number, for both seats."
             )
-        if players == 1 and self.opponent != "random":
-            raise UsageError(
-                f"--opponent {self.opponent} was given, and {name or self.run} has one player; "
-                "leave --opponent out."
-            )
-        if players == 1 and self.opening_plies is not None:
-            raise UsageError(
-                f"--opening-plies {self.opening_plies} was given, and {name or self.run} has one "
-                "player; leave --opening-plies out."
-            )
+        if players == 1:
+            self._refuse(f", and {name or self.run} has one player", "opponent", "opening_plies")
         plies, player = self._plies(app), with_simulations(trained.player, number)
         about = ", ".join(filter(None, (name, f"step {trained.step}", who(player))))
         opponent = self.opponent if players == 2 else None
@@ -132,12 +124,8 @@ class Eval(AbstractPlayerCommand):
 
     def _suites(self, app: App[Any], trained: Trained[Any], simulations: int | None) -> None:
         """Measures the player in solved positions."""
-        for name in ("opponent", "games", "opening_plies"):
-            if (given := getattr(self, name)) != getattr(type(self), name):
-                raise UsageError(
-                    f"{flag(name)} {given} was given beside --suite, which plays no games; leave "
-                    "one of them out."
-                )
+        why, names = " beside --suite, which plays no games", ("opponent", "games", "opening_plies")
+        self._refuse(why, *names, leave="one of them")
         env: Any = trained.loop.env
         game = getattr(trained.config, "env", app.name)
         asked = asked_suites(app, trained.config, str(self.suite), game)
@@ -151,6 +139,13 @@ class Eval(AbstractPlayerCommand):
             else:
                 said = f"{self.run} ({', '.join(about)}): {suite}: {suite_sentence(row)}"
                 print(said, flush=True)
+
+    def _refuse(self, why: str, *names: str, leave: str | None = None) -> None:
+        """Refuses those of these flags that were given, and says which to leave out."""
+        for name in names:
+            if (given := getattr(self, name)) != getattr(type(self), name):
+                then = leave or flag(name)
+                raise UsageError(f"{flag(name)} {given} was given{why}; leave {then} out.")
 
     def _opponent(
         self, app: App[Any], trained: Trained[Any], name: str, simulations: int | None
