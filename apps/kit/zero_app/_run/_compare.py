@@ -13,7 +13,6 @@ from .._command._errors import UsageError, warn
 from .._command._lazy import zero_train
 from ._app import AbstractCommand, App
 from ._curves import Chart, evaluation_charts, Found, save_charts, training_charts
-from ._data import check_data, write_data
 from ._disk import write_whole
 from ._film import check_path
 from ._groups import differences, evaluated, grouped, Groups, run_folders
@@ -21,7 +20,7 @@ from ._measures import count_of, measured, plus_minus
 from ._page import charts, page
 from ._provenance import check_logs, check_run
 from ._report import Axis, StoredRun
-from ._tables import as_document, Table
+from ._tables import as_document, check_data, Table, write_data
 
 
 _TEST = (
