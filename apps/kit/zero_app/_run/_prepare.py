@@ -5,6 +5,7 @@ import contextlib
 import functools as ft
 import hashlib
 import json
+import os
 import pathlib
 import time
 from typing import Any
@@ -25,13 +26,16 @@ from zero_train import (
 )
 
 from .._command._config import AbstractConfig
-from .._command._errors import as_usage_error
+from .._command._errors import as_usage_error, UsageError
 from ._background import ended, in_background, quiet_compiler
 from ._disk import write_whole
 from ._folder import StopSignal
 from ._lines import read_object, RunError
-from ._memory import check_memory
 from ._view import View
+
+
+#: Where Linux says how much the processes of a container may take.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def prepare(
@@ -110,6 +114,29 @@ def _first_games(
     together("the first games")
     with as_usage_error():
         return fill(loop, state)
+
+
+def check_memory(size: float, what: str, less: str) -> None:
+    """Refuses what takes more bytes than all devices of this process have. The message begins with
+    `what`, and names of what there may be `less`."""
+    room = _room()
+    if room and size > room:
+        raise UsageError(
+            f"{what} {size / 1e9:,.0f} GB, and there are {room / 1e9:,.0f}; give fewer {less} or a "
+            "smaller network."
+        )
+
+
+def _room() -> int:
+    """The bytes of memory, 0 where nobody says."""
+    device, *others = jax.local_devices()
+    if device.platform != "cpu":
+        return (device.memory_stats() or {}).get("bytes_limit", 0) * (1 + len(others))
+    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # of no container, or without a limit
+            room = min(room, int(pathlib.Path(limit).read_text()))
+    return room
 
 
 class _LastTime:

@@ -36,12 +36,11 @@ from ._folder import check_finite, RunFolder, StopSignal
 from ._lines import lines_of, RunError
 from ._manifest import CheckpointError, Damage
 from ._measures import identifying
-from ._memory import check_memory
 from ._options import folder_of, MAY_DIFFER, Options
 from ._origin import origin_of
 from ._pacing import Pacing
 from ._players import load, player_arrays, player_file, player_of, player_shapes, PRETRAINED
-from ._prepare import prepare
+from ._prepare import check_memory, prepare
 from ._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
 from ._report import StoredRun
 from ._reporting import Report, reported
@@ -90,19 +89,6 @@ def train(
     **Raises:** [`zero_app.NonFiniteError`][], and keeps the last good checkpoint.
     """
     began = time.monotonic() if began is None else began
-    played = _train(app, config, options, preset, began, told)
-    return StoredRun.read(options.out) if played else None
-
-
-def _train(
-    app: App[Config],
-    config: Config,
-    options: Options,
-    preset: str | None,
-    began: float,
-    told: Callable[[int, EvaluationResult], None],
-) -> bool:
-    """What `train` does. Returns whether there is something to play with."""
     loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
     like = template(loop)
     # What acting and learning need in addition is known only when they are compiled.
@@ -142,12 +128,12 @@ def _train(
                 if state is not None:
                     then = f"goes on from step {record.done}"
                 view.note(f"{steps.cause()} before the first step; --resume {then}")
-                return state is not None
-            with reported(app, folder) as report, record.finished():
-                steps.run(loop, prepared, report)
-            if record.done == record.num_steps:
-                folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
-    return True
+            else:
+                with reported(app, folder) as report, record.finished():
+                    steps.run(loop, prepared, report)
+                if record.done == record.num_steps:
+                    folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
+    return None if state is None and prepared is None else StoredRun.read(options.out)
 
 
 def _first_player(
