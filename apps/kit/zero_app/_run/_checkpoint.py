@@ -333,7 +333,7 @@ def _label(index: int) -> str:
     return f"{index:05d}"
 
 
-def _is_key(leaf: Any) -> bool:
+def is_key(leaf: Any) -> bool:
     return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
@@ -352,7 +352,7 @@ def _flatten(state: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
                 "back as another one; save plain arrays in this machine's order of bytes."
             )
         said = spec(name_of(path), leaf)
-        if _is_key(leaf):
+        if is_key(leaf):
             said["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves[_label(index)] = leaf
@@ -373,12 +373,12 @@ def _about(about: Any) -> dict[str, Any]:
 
 def _target(leaf: Any) -> "jax.ShapeDtypeStruct | np.ndarray":
     """What Orbax restores an array as. An array of NumPy takes no memory here."""
-    if not _is_key(leaf) and jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
+    if not is_key(leaf) and jax.dtypes.canonicalize_dtype(leaf.dtype) != leaf.dtype:
         return np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
     sharding = getattr(leaf, "sharding", None)
     if sharding is None:
         sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    if _is_key(leaf):
+    if is_key(leaf):
         # A key's sharding names its own axes; its data has more at the end, which are whole.
         leaf = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)

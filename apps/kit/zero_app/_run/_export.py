@@ -30,6 +30,7 @@ from zero_train import (
 from .._command._config import Count
 from .._command._errors import UsageError
 from ._app import App, Trained
+from ._checkpoint import is_key
 from ._disk import children, write_whole
 from ._evaluation import num_players, who, with_simulations
 from ._players import AbstractPlayerCommand, named, save_player
@@ -176,7 +177,7 @@ def export_decision(
     like = jax.eval_shape(begun, key)
 
     def state_of(arrays: tuple[Array, ...]) -> Any:
-        wrap = lambda like, x: jr.wrap_key_data(x) if _is_key(like) else x
+        wrap = lambda like, x: jr.wrap_key_data(x) if is_key(like) else x
         return jax.tree.map(wrap, like, jax.tree.unflatten(jax.tree.structure(like), arrays))
 
     def start(key: Array) -> list[Array]:
@@ -213,12 +214,8 @@ def _plain(planner: Any) -> Any:
     return dataclasses.replace(planner, **{k: v for k, v in plain.items() if k in known})
 
 
-def _is_key(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
 def _bare(state: Any) -> list[Array]:
-    return [jr.key_data(x) if _is_key(x) else x for x in jax.tree.leaves(state)]
+    return [jr.key_data(x) if is_key(x) else x for x in jax.tree.leaves(state)]
 
 
 def _readme(app: App[Any], trained: Trained[Any], exported: jax.export.Exported, more: str) -> str:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import threading
 import types
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
@@ -137,20 +137,17 @@ class RunFolder:
         if not is_writer():
             return cls(path, given)
         cls.check(path, config, resume=resume, may_differ=may_differ, absent=absent)
-        with contextlib.ExitStack() as undo:
-            try:
-                path.mkdir(parents=True, exist_ok=True)
-                if made:
-                    undo.callback(_remove_empty, path)
-                lock = Lock(path, tell=tell)
-                undo.callback(lock.release)
-                if not resume:
-                    _check_empty(path)  # another process may have been faster
-                folder = cls(path, given, lock, made=made)
-                if not resume:
-                    folder._begin()
-            except OSError as e:
-                raise _unwritable(path, e) from e
+        with _writing(path), contextlib.ExitStack() as undo:
+            path.mkdir(parents=True, exist_ok=True)
+            if made:
+                undo.callback(_remove_empty, path)
+            lock = Lock(path, tell=tell)
+            undo.callback(lock.release)
+            if not resume:
+                _check_empty(path)  # another process may have been faster
+            folder = cls(path, given, lock, made=made)
+            if not resume:
+                folder._begin()
             undo.pop_all()
         return folder
 
@@ -165,15 +162,13 @@ class RunFolder:
     ) -> None:
         """Checks the arguments of `create` without changing anything."""
         path = pathlib.Path(path).absolute()
-        try:
+        with _writing(path):
             if resume:
                 stored = _stored(path)
                 check_run(path)
                 _check_config(path, _plain(config), {**absent, **stored}, may_differ)
             else:
                 _check_empty(path)
-        except OSError as e:
-            raise _unwritable(path, e) from e
 
     def _begin(self) -> dict[str, JsonLines]:
         """The logs. They are opened, and the configuration is stored, at the first call, where this
@@ -371,8 +366,14 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(plain(config)))
 
 
-def _unwritable(path: pathlib.Path, error: OSError) -> RunError:
-    return RunError(f"The run folder {path} cannot be written ({reason(error)}); give another one.")
+@contextlib.contextmanager
+def _writing(path: pathlib.Path) -> Iterator[None]:
+    """Makes a [`zero_app.RunError`][] of what the disk refuses in the `with` block."""
+    try:
+        yield
+    except OSError as e:
+        said = f"The run folder {path} cannot be written ({reason(e)}); give another one."
+        raise RunError(said) from e
 
 
 def _check_empty(path: pathlib.Path) -> None:
