@@ -83,7 +83,7 @@ def _frames() -> list[Frame]:
 
 def test_a_player_has_every_frame():
     frames = _frames()
-    text = film("a < b", "c", pack(frames))
+    text = film("a < b", pack(frames))
     (packed,) = re.findall("<template>(.*?)</template>", text)
     fields = json.loads(zlib.decompress(base64.b64decode(packed)))
     assert [Frame(*row) for row in zip(*fields, strict=True)] == frames

@@ -202,12 +202,12 @@ def pack(frames: Sequence[Frame]) -> str:
     return base64.b64encode(zlib.compress(json.dumps(fields).encode(), 9)).decode()
 
 
-def film(heading: str, caption: str, packed: str) -> str:
+def film(heading: str, packed: str) -> str:
     """A film among the charts of a page, with buttons to go through its frames, which are `packed`
     by `pack`. It needs the page's script."""
     return (
         '<figure class="film" tabindex="0">'
-        f'<h3>{text(heading)}</h3><p>{text(caption)}</p><div class="stage"></div>'
+        f'<h3>{text(heading)}</h3><p></p><div class="stage"></div>'
         '<p class="said" aria-live="polite"></p>'
         f'<div class="controls">{_BUTTONS}'
         '<input type="range" min="0" value="0" aria-label="picture"></div>'
@@ -227,7 +227,7 @@ def kept_films(folder: pathlib.Path) -> list[str]:
         found = found.get("films", found)  # older versions had nothing else in it
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
         raise RunError(f"{path} is damaged: it is no object of texts. {then}")
-    return [film(heading, "", packed) for heading, packed in found.items()]
+    return [film(heading, packed) for heading, packed in found.items()]
 
 
 #: In the folder of a run: the packed films of its report by their headings.
@@ -271,7 +271,7 @@ def check_path(
 
 def save_film(path: pathlib.Path, frames: Sequence[Frame]) -> None:
     """Writes a film as a GIF, or as a page that loads nothing else, replacing an earlier file."""
-    as_page = lambda: page(path.stem, [film("", "", pack(frames))])
+    as_page = lambda: page(path.stem, [film("", pack(frames))])
     write_whole(path, _gif(frames) if path.suffix == ".gif" else as_page())
 
 
