@@ -17,14 +17,7 @@ from jaxtyping import Array, Key, PRNGKeyArray, PyTree
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from zero_envs import (
-    AbstractEnvironment,
-    Fallible,
-    Hosted,
-    HostStep,
-    Observation,
-    Transition,
-)
+from zero_envs import AbstractEnvironment, Fallible, Hosted, HostStep, Observation, Transition
 from zero_search import AbstractPriorModel, Plan, Tree, TreeSearch
 from zero_train import AbstractActor, PlanningActor
 

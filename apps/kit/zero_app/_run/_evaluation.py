@@ -92,7 +92,7 @@ def with_simulations(player: AbstractActor, simulations: int | None) -> Abstract
             inner = _searching(inner, simulations) if simulations else None
         return PlanningActor(RememberingPlanner(inner), model)
     if simulations == 0:
-        if not isinstance(model, AbstractProposalModel):
+        if not isinstance(player.model, AbstractProposalModel):
             return PolicyActor(model.evaluate)
         policy = jax.tree_util.Partial(_policy, model.evaluate)
         return DistributionActor(policy, None, greedy=True)

@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import jax
+from zero_train import is_writer
 
 from .._command._errors import UsageError, warn
 from ._background import in_background
 from ._disk import read_whole, write_whole
 from ._folder import RunFolder, Sink
 from ._lines import PART, RunError
-from ._options import MISSING
+from ._options import MISSING, Options
 
 
 #: Flushing waits for the disk itself: not after every step.
@@ -227,32 +227,30 @@ class BackgroundSink:
             self._tell(f"{self._name} {how}. The run goes on, and metrics.jsonl has every step.")
 
 
-class Sinks:
-    """Logs to TensorBoard, and to the trackers that are asked for."""
-
-    def __init__(
-        self, folder: RunFolder, done: int, name: str, *, wandb: bool = False, mlflow: bool = False
-    ):
-        """`done` steps are done; `name` is that of the project and of the experiment."""
-        self._sinks: list[Sink] = []
-        if jax.process_index() > 0:
-            return
-        self._sinks.append(TensorBoardSink(folder.path, resumed_at=done or None))
+@contextlib.contextmanager
+def logging_to_sinks(
+    folder: RunFolder, done: int, name: str, options: Options
+) -> Iterator[Callable[[int, Mapping[str, Any]], None]]:
+    """A function that logs a step to TensorBoard, and to the trackers that are asked for, in the
+    process that writes. `done` steps are done; `name` is that of the project and of the experiment.
+    """
+    sinks: list[Sink] = []
+    if is_writer():
+        sinks.append(TensorBoardSink(folder.path, resumed_at=done or None))
         for asked, called, kind in (
-            (wandb, "Weights & Biases", WandbSink),
-            (mlflow, "MLflow", MlflowSink),
+            (options.wandb, "Weights & Biases", WandbSink),
+            (options.mlflow, "MLflow", MlflowSink),
         ):
             if asked:
                 make = ft.partial(kind, name, folder.path, folder.config)
-                self._sinks.append(BackgroundSink(called, make))
+                sinks.append(BackgroundSink(called, make))
 
-    def __enter__(self) -> "Sinks":
-        return self
+    def log(step: int, metrics: Mapping[str, Any]) -> None:
+        for sink in sinks:
+            sink.log(step, metrics)
 
-    def __exit__(self, *_: object) -> None:
-        for sink in self._sinks:
+    try:
+        yield log
+    finally:
+        for sink in sinks:
             sink.close()
-
-    def log(self, done: int, metrics: Mapping[str, Any]) -> None:
-        for sink in self._sinks:
-            sink.log(done, metrics)

@@ -58,11 +58,7 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
         raise UsageError(_MISSING)
     if not over:
         raise UsageError(f"--over is missing; {_FORMS}.")
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     names = [field.name for field in dataclasses.fields(config)]
     hints, space = get_type_hints(type(config)), dict[str, Any]()

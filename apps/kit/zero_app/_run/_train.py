@@ -44,7 +44,7 @@ from ._prepare import check_memory, prepare
 from ._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
 from ._report import StoredRun
 from ._reporting import Report, reported
-from ._sinks import Sinks
+from ._sinks import logging_to_sinks
 from ._view import View
 
 
@@ -113,14 +113,12 @@ def train(
         console = None if is_writer() else Console(quiet=True)
         with (
             View(record.num_steps, start=record.done, console=console) as view,
-            Sinks(
-                folder, record.done, app.name, wandb=options.wandb, mlflow=options.mlflow
-            ) as sinks,
+            logging_to_sinks(folder, record.done, app.name, options) as log,
         ):
             if state is None and options.resume:
                 had = f"; what it had written is in {aside.name}" if aside else ""
                 view.note(f"the run has no checkpoint yet and begins again{had}")
-            steps, prepared = _Steps(record, options, stop, view, sinks, told), state
+            steps, prepared = _Steps(record, options, stop, view, log, told), state
             if state is None or record.done < record.num_steps:
                 prepared = prepare(config, loop, state, like, stop, view, first)
             if prepared is None:
@@ -170,7 +168,7 @@ class _Steps:
     options: Options
     stop: StopSignal
     view: View
-    sinks: Sinks
+    log: Callable[[int, Mapping[str, Any]], None]
     told: Callable[[int, EvaluationResult], None]
 
     def run(self, loop: Loop, state: LoopState, report: Report) -> None:
@@ -186,7 +184,7 @@ class _Steps:
                 new = jax.device_get(new) | episode_metrics(state.episodes)
                 timings = _timings(new, time.perf_counter() - began)
                 metrics = record.step(new, timings)
-                self.sinks.log(record.done, metrics | timings)
+                self.log(record.done, metrics | timings)
                 view.update(record.done, metrics, timings)
                 evaluating = self._evaluate(state)
                 if record.checkpoint_due:
@@ -239,7 +237,7 @@ class _Steps:
         result = evaluating.result()
         together("an evaluation")
         record.keep(result)
-        self.sinks.log(record.done, result.metrics)
+        self.log(record.done, result.metrics)
         view.evaluation(result.figures, result.headline)
         self.told(record.done, result)
         return None
