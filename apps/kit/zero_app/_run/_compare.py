@@ -115,7 +115,16 @@ def over_seeds(groups: Groups) -> Found | None:
     """What was measured of all seeds of each group; `None` where every group is one run."""
     if all(len(runs) == 1 for runs in groups.values()):
         return None
-    return {name: evaluated(name, runs) for name, runs in groups.items()}
+    return _by_what({name: evaluated(name, runs) for name, runs in groups.items()})
+
+
+def _by_what(figures: Mapping[str, Mapping[Any, Any]]) -> dict[Any, dict[str, Any]]:
+    """The figures of groups by what they are of, each then by the name of its group."""
+    found: dict[Any, dict[str, Any]] = {}
+    for name, known in figures.items():
+        for what, one in known.items():
+            found.setdefault(what, {})[name] = one
+    return found
 
 
 def last_evaluation(groups: Groups, found: Found | None) -> Table:
@@ -140,18 +149,14 @@ class _Figure:
 
 def last_figures(groups: Groups) -> list[list[str]]:
     """Rows of what the last evaluations found, and of the differences from the first run."""
-    found = {name: _last(run.evaluations) for name, [run] in groups.items()}
-    labels = dict.fromkeys(label for figures in found.values() for label in figures)
+    found = _by_what({name: _last(run.evaluations) for name, [run] in groups.items()})
     rows = []
-    for label in labels:
-        first = None
-        for name, figures in found.items():
-            if (one := figures.get(label)) is None:
-                continue
+    for label, figures in found.items():
+        first, *_ = figures.values()
+        for name, one in figures.items():
             shown = plus_minus(one.mean, one.error, one.count)
-            compared = ["", ""] if first is None else _compared(first, one)
+            compared = ["", ""] if one is first else _compared(first, one)
             rows.append([label, name, f"{one.step:,}", shown, *compared])
-            first = first or one
     return rows
 
 
@@ -159,22 +164,19 @@ def seed_figures(found: Found) -> list[list[str]]:
     """Rows of what the last evaluations that all seeds share found, and of the differences of the
     means over seeds from the first group. Nothing is compared within a group."""
     rows = []
-    for key in dict.fromkeys(key for figures in found.values() for key in figures):
+    for (label, measure), figures in found.items():
         first = None
-        for name, figures in found.items():
-            if (one := figures.get(key)) is None:
-                continue
+        for name, one in figures.items():
             last, count = one.means[-1], one.means.shape[1]
             middle = _interval(one.middle.value[-1], one.middle.low[-1], one.middle.high[-1])
             error = last.std(ddof=1) / math.sqrt(count) if count > 1 else math.nan
             figure, compared = _Figure(one.steps[-1], last.mean(), error, count), ["", "", ""]
             if first is not None:
-                better = key[1].better
-                x, y = (better * scores[:, None] for scores in (last, first[1]))
+                x, y = (measure.better * scores[:, None] for scores in (last, first[1]))
                 chance = zero_train.probability_of_improvement(x, y)
                 compared = _compared(first[0], figure)
                 compared.append(_interval(*map(float, (chance.value, chance.low, chance.high))))
-            rows.append([key[0], name, f"{count}", f"{one.steps[-1]:,}", middle, *compared])
+            rows.append([label, name, f"{count}", f"{one.steps[-1]:,}", middle, *compared])
             first = first or (figure, last)
     return rows
 

@@ -32,8 +32,8 @@ _MIDDLE = "Interquartile means over seeds."
 # A profile has at most so many thresholds.
 _THRESHOLDS = 200
 
-#: What was measured of each group, by its name and by what that is called.
-Found = Mapping[str, Mapping[tuple[str, Measure], Evaluated]]
+#: What was measured of groups, by what that is called, and then by the name of the group.
+Found = Mapping[tuple[str, Measure], Mapping[str, Evaluated]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,8 +120,7 @@ def evaluation_charts(groups: Groups, found: Found | None) -> Iterator[Chart]:
             }
             yield from _over_axes(groups, label.capitalize(), _BARS, series)
         return
-    for key in dict.fromkeys(key for figures in found.values() for key in figures):
-        shown = {name: figures[key] for name, figures in found.items() if key in figures}
+    for (label, _), figures in found.items():
         series = {
             name: Series(
                 name,
@@ -129,9 +128,9 @@ def evaluation_charts(groups: Groups, found: Found | None) -> Iterator[Chart]:
                 one.middle.value.tolist(),
                 band=(one.middle.low.tolist(), one.middle.high.tolist()),
             )
-            for name, one in shown.items()
+            for name, one in figures.items()
         }
-        yield from _over_axes(groups, key[0].capitalize(), _BANDS, series)
+        yield from _over_axes(groups, label.capitalize(), _BANDS, series)
     yield from _profiles(groups, found)
 
 
@@ -155,22 +154,15 @@ def _over_axes(
 def _profiles(groups: Groups, found: Found) -> Iterator[Chart]:
     """How many episodes score above each threshold at the last evaluation of each group, or how
     many runs, where the log has no episodes and where these only win or lose."""
-    episodes = {
-        name: [
-            _episodes(run, {key[0]: one.steps[-1] for key, one in found[name].items()})
-            for run in runs
-        ]
-        for name, runs in groups.items()
+    last = lambda name: {
+        label: figures[name].steps[-1] for (label, _), figures in found.items() if name in figures
     }
-    for key in dict.fromkeys(key for figures in found.values() for key in figures):
-        label, measure = key
-        there = [name for name in groups if key in found[name]]
-        told = not measure.share and all(label in one for name in there for one in episodes[name])
+    episodes = {name: [_episodes(run, last(name)) for run in runs] for name, runs in groups.items()}
+    for (label, measure), figures in found.items():
+        told = not measure.share and all(label in one for name in figures for one in episodes[name])
         scores = {
-            name: [one[label] for one in episodes[name]]
-            if told
-            else [*found[name][key].means[-1][:, None]]
-            for name in there
+            name: [one[label] for one in episodes[name]] if told else [*figure.means[-1][:, None]]
+            for name, figure in figures.items()
         }
         values = np.unique(np.concatenate([x for runs in scores.values() for x in runs]))
         if len(values) > _THRESHOLDS:
@@ -178,7 +170,7 @@ def _profiles(groups: Groups, found: Found) -> Iterator[Chart]:
         # A profile begins with all of them.
         at = np.array([values[0] - ((values[-1] - values[0]) / 50 or 1), *values])
         series = [
-            _profile(name, scores[name], at) if name in there else Series(name, [], [])
+            _profile(name, scores[name], at) if name in scores else Series(name, [], [])
             for name in groups
         ]
         what = "episodes, with a 95 % stratified bootstrap band over seeds" if told else "runs"
