@@ -82,13 +82,9 @@ class AbstractConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, divisor in (
-            ("envs", "shards"),
-            ("batch", "shards"),
-            *((("envs", "actor_devices"),) if self.actor_devices else ()),
-        ):
+        for name, divisor in (("envs", "shards"), ("batch", "shards"), ("envs", "actor_devices")):
             value, parts = getattr(self, name), getattr(self, divisor)
-            if value % parts:
+            if parts and value % parts:  # there may be no devices that only act
                 raise UsageError(
                     f"--{name} {value} does not divide into {flag(divisor)} {parts}; "
                     f"give a multiple of {parts}, or other {flag(divisor)}."

@@ -230,13 +230,9 @@ class Checkpoints:
             raise CheckpointError(f"{folder} could not be restored: {reason}.") from e
         restored = []
         for index, (_, leaf) in enumerate(paths):
+            data: Any = arrays[_label(index)] if leaf.size else _empty(leaf)
             impl = leaves[index].get("key")
-            if not leaf.size:
-                restored.append(_empty(leaf, impl))
-            elif impl is None:
-                restored.append(arrays[_label(index)])
-            else:
-                restored.append(jax.random.wrap_key_data(arrays[_label(index)], impl=impl))
+            restored.append(data if impl is None else jax.random.wrap_key_data(data, impl=impl))
         return jax.tree.unflatten(treedef, restored)
 
     def about(self, step: SupportsIndex) -> dict[str, Any]:
@@ -384,13 +380,12 @@ def _target(leaf: Any) -> "jax.ShapeDtypeStruct | np.ndarray":
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def _empty(leaf: Any, impl: str | None) -> "jax.Array | np.ndarray":
+def _empty(leaf: Any) -> "jax.Array | np.ndarray":
     # Orbax stores no arrays without elements.
     target = _target(leaf)
     if isinstance(target, np.ndarray):
         return target.copy()
-    data = jax.device_put(jax.numpy.zeros(target.shape, target.dtype), target.sharding)
-    return data if impl is None else jax.random.wrap_key_data(data, impl=impl)
+    return jax.device_put(jax.numpy.zeros(target.shape, target.dtype), target.sharding)
 
 
 def _write(folder: pathlib.Path, arrays: dict[str, Any]) -> Callable[[], None]:

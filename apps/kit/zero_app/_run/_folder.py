@@ -103,7 +103,7 @@ class RunFolder:
         self.path = path
         self.config = config
         self._lock, self._made = lock, made
-        self.run = (run_of(path) or _identity()) if is_writer() else ""
+        self.run = (run_of(path) or secrets.token_hex(8)) if is_writer() else ""
         self._opened: dict[str, JsonLines] | None = None
         together("RunFolder")
 
@@ -164,9 +164,14 @@ class RunFolder:
         path = pathlib.Path(path).absolute()
         with _writing(path):
             if resume:
-                stored = _stored(path)
+                given, stored = _plain(config), {**absent, **_stored(path)}
                 check_run(path)
-                _check_config(path, _plain(config), {**absent, **stored}, may_differ)
+                keys = (given.keys() | stored.keys()) - set(may_differ)
+                if different := differences(given, stored, keys):
+                    raise RunError(
+                        f"The run in {path} has another configuration than the one given: "
+                        f"{different}. Give the stored values, or another folder."
+                    )
             else:
                 _check_empty(path)
 
@@ -211,7 +216,7 @@ class RunFolder:
             for path in everything:
                 if path.name not in (CONFIG, LOCK) and not path.name.startswith("before-"):
                     path.rename(aside / path.name)
-            self._opened, self.run = None, _identity()
+            self._opened, self.run = None, secrets.token_hex(8)
             self._begin()
         together("RunFolder.begin_again")
         return aside
@@ -352,10 +357,6 @@ class StopSignal:
         self.ask()
 
 
-def _identity() -> str:
-    return secrets.token_hex(8)
-
-
 def _remove_empty(path: pathlib.Path) -> None:
     with contextlib.suppress(OSError):
         path.rmdir()
@@ -407,14 +408,3 @@ def _stored(path: pathlib.Path) -> dict[str, Any]:
             f"There is no run to resume in {path} (no {CONFIG}); give the folder of a run{start}."
         )
     return read_object(file)
-
-
-def _check_config(
-    path: pathlib.Path, given: dict[str, Any], stored: dict[str, Any], may_differ: Collection[str]
-) -> None:
-    keys = (given.keys() | stored.keys()) - set(may_differ)
-    if different := differences(given, stored, keys):
-        raise RunError(
-            f"The run in {path} has another configuration than the one given: "
-            f"{different}. Give the stored values, or another folder."
-        )

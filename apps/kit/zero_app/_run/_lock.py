@@ -50,9 +50,8 @@ class Lock:
             "claim": secrets.token_hex(8),
         }
         self._lost, self._ended = False, threading.Event()
-        taken = None
-        while taken is None:
-            taken = self._taken(tell)
+        while (taken := self._taken(tell)) is None:
+            pass
         self._file = taken
         threading.Thread(target=self._live, name="zero-lock", daemon=True).start()
 

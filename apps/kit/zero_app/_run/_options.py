@@ -52,7 +52,7 @@ class Launch:
         check_fields(self)
         names = "coordinator", "process_id", "num_processes"
         lacking = [flag(name) for name in names if getattr(self, name) is None]
-        if lacking == [flag(name) for name in names]:
+        if len(lacking) == len(names):
             return
         if lacking:
             raise UsageError(
@@ -86,9 +86,9 @@ class Launch:
         """The devices asked for, or what they are by default. Asking starts JAX."""
         if self.devices is not None:
             return self.devices
-        on_cpu = jax.devices()[0].platform == "cpu"
-        number = jax.process_count() if on_cpu else jax.device_count()
-        return number if on_cpu else 1 << (number.bit_length() - 1)
+        if jax.devices()[0].platform == "cpu":
+            return jax.process_count()
+        return 1 << (jax.device_count().bit_length() - 1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
