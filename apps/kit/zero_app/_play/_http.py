@@ -42,15 +42,8 @@ _MAX_CLIENTS = 1000
 _HEAD_SECONDS, _BODY_SECONDS = 10, 10
 #: Requests that are answered at a time, and connections with and without a request.
 MAX_REQUESTS, _MAX_CONNECTIONS = 64, 256
-_PAGE = {
-    "/": ("index.html", "text/html"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/page.css": ("page.css", "text/css"),
-    **{
-        f"/{name}.js": (f"{name}.js", "text/javascript")
-        for name in ("page", "api", "board", "draw", "mines")
-    },
-}
+_FILES = ("icon.svg", "page.css", "page.js", "api.js", "board.js", "draw.js", "mines.js")
+_KINDS = {"css": "text/css", "html": "text/html", "js": "text/javascript", "svg": "image/svg+xml"}
 _EVERYWHERE = ("", "0.0.0.0", "::")
 _HEADERS = {
     # Boards that are pictures are shown from a blob: as an image, an SVG runs no scripts.
@@ -121,7 +114,8 @@ def application(
         Route("/api/games", games),
         Route("/api/{game}/position", position, methods=["POST"]),
         Route("/api/{game}/read", read, methods=["POST"]),
-        *(Route(path, _file(name, kind)) for path, (name, kind) in _PAGE.items()),
+        Route("/", _file("index.html")),
+        *(Route(f"/{name}", _file(name)) for name in _FILES),
     ]
     app = Starlette(
         routes=routes,
@@ -286,8 +280,9 @@ async def _body(request: Request, most: int = MAX_BODY) -> bytes:
         raise Refusal(408, f"the body did not come within {_BODY_SECONDS} seconds.") from e
 
 
-def _file(name: str, kind: str) -> Any:
+def _file(name: str) -> Any:
     content = (importlib.resources.files(__spec__.parent) / "page" / name).read_bytes()
+    kind = _KINDS[name.rpartition(".")[2]]
 
     def send(request: Request) -> Response:
         return Response(content, media_type=kind)

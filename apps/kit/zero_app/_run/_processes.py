@@ -320,14 +320,10 @@ def _introduction(connection: socket.socket) -> tuple[str, dict[str, Any]] | Non
 
 
 def _line(connection: socket.socket) -> str:
-    """The next line, without reading past it."""
-    found = b""
-    while not found.endswith(b"\n"):
-        read = connection.recv(1)
-        if not read:
-            return ""
-        found += read
-    return found.decode(errors="replace")
+    """The next line, without reading past it; empty where the connection closes before its end."""
+    with connection.makefile("rb", buffering=0) as file:
+        found = file.readline()
+    return found.decode(errors="replace") if found.endswith(b"\n") else ""
 
 
 def _leave_with(line: str, code: int) -> NoReturn:
