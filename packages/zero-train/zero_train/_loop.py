@@ -90,8 +90,8 @@ class Loop(eqx.Module):
     - `env`, `agent`, `buffer`: the parts. The buffer's `num_envs` is the number of environments
         acted in at once, over all acting devices.
     - `unroll_length`: the number of rows collected from each environment in a step.
-    - `opening_plies`: every episode begins with 0 to so many moves in which one side or both move
-        at random, as [`zero_train.collect`][] says. They are not learned from. A player whose games
+    - `opening_plies`: every episode begins with 0 to so many moves in which one side or both move at
+        random, as [`zero_train.collect`][] says. They are not learned from. A player whose games
         all begin alike, and who only meets opponents like itself, learns little of other positions.
         They need discrete actions.
     - `num_updates`: the number of batches sampled and learned from in a step.
