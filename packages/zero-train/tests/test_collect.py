@@ -77,8 +77,8 @@ def test_metrics_summarise_what_ended(blocks):
         )
 
 
-class Turns(AbstractDiscreteEnvironment[Array]):
-    """Two players move in turns; whoever makes the last of a number of moves has won."""
+class Count(AbstractDiscreteEnvironment[Array]):
+    """Counts its steps, and ends at a number of them."""
 
     ends: int
     num_actions: int = 2
@@ -89,69 +89,39 @@ class Turns(AbstractDiscreteEnvironment[Array]):
 
     def step(self, state, action, *, key):
         last = state + 1 >= self.ends
-        return state + 1, Transition(jnp.where(last, 1.0, 0.0), jnp.where(last, 0.0, -1.0), last)
+        return state + 1, Transition(jnp.float32(0), jnp.where(last, 0.0, 1.0), last)
 
     def observe(self, state):
         return Observation(state, jnp.ones(2, bool))
 
 
-class Zeros(RandomActor):
-    """Takes action 0."""
-
-    def act(self, state, obs, carry, *, key):
-        action, record, carry = super().act(state, obs, carry, key=key)
-        return jnp.zeros_like(action), record, carry
-
-
-@pytest.mark.parametrize("opening_plies", [0, 3, 9])
-def test_openings_of_each_length_are_as_frequent_and_not_learned_from(opening_plies):
-    """What follows an opening begins an episode; one that ends the episode is followed by none."""
-    env, actor, rows = Turns(ends=6), Zeros(), 64
+@pytest.mark.parametrize("opening_plies", [0, 3])
+def test_episodes_begin_after_each_number_of_random_moves_equally_often(opening_plies):
+    env, actor, rows = Count(ends=5), RandomActor(), 64
 
     @jax.jit
     def run(keys):
         episodes = start(env, actor, keys=keys, opening_plies=opening_plies)
-        own = {"indices": jnp.arange(rows, dtype=jnp.int32), "num_steps": 200}
+        own = {"indices": jnp.arange(rows, dtype=jnp.int32), "num_steps": 60}
         after, experience = collect(
             env, actor, episodes, key=jr.key(1), opening_plies=opening_plies, **own
         )
-        return after.finished, experience
+        return episodes.state, after.finished.lengths, experience
 
-    finished, rows = run(jr.split(jr.key(0), rows))
-    moves, last = np.asarray(rows.obs.features), np.asarray(rows.last)
-    first = ~last[:, 1:] & last[:, :-1]
-    counts = np.bincount(moves[:, 1:][first])
-    assert len(counts) == min(opening_plies, 5) + 1
-    assert scipy.stats.chisquare(counts).pvalue > 0.01 or opening_plies == 0
-    # The rows of openings are final, and pay nothing; an episode is what lies between two of them.
-    assert np.all(np.asarray(rows.reward)[last] == 0)
-    ends = last[:, 1:] & ~last[:, :-1]
-    lengths, returns = np.asarray(finished.lengths)[:, 1:], np.asarray(finished.returns)[:, 1:]
-    assert np.all(lengths[ends] > 0) and np.all(lengths[~ends] == 0)
-    complete = ends & (np.cumsum(first, axis=1) > 0)
-    assert np.all(lengths[complete] <= 6)
-    # The reward is that of whoever makes the sixth move.
-    assert np.array_equal(returns[complete], np.where(lengths[complete] % 2 == 1, 1, -1))
+    state, lengths, experience = run(jr.split(jr.key(0), rows))
+    last = np.asarray(experience.last)
+    first = np.asarray(experience.obs.features)[:, 1:][last[:, :-1]]
+    for begun in (np.asarray(state), first):
+        counts = np.bincount(begun, minlength=opening_plies + 1)
+        assert len(counts) == opening_plies + 1
+        assert scipy.stats.chisquare(counts).pvalue > 0.01 or opening_plies == 0
+    # The rows and the length of an episode are those of what follows its opening.
+    ends = np.flatnonzero(last[0])
+    assert np.array_equal(np.asarray(lengths)[0, ends[1:]], np.diff(ends) - 1)
+    begun = np.asarray(experience.obs.features)[0, ends[:-1] + 1]
+    assert np.array_equal(np.diff(ends) - 1, 5 - begun)
 
 
-def test_one_side_or_both_move_at_random_in_an_opening():
-    """`Zeros` plays the side that does not."""
-    run = jax.jit(
-        lambda episodes: collect(
-            Turns(ends=6),
-            Zeros(),
-            episodes,
-            indices=jnp.arange(900, dtype=jnp.int32),
-            key=jr.key(1),
-            num_steps=4,
-            opening_plies=9,
-        )[1]
-    )
-    rows = run(start(Turns(ends=6), Zeros(), keys=jr.split(jr.key(0), 900), opening_plies=9))
-    action = np.asarray(rows.action)[np.all(np.asarray(rows.last), axis=1)]
-    assert np.max(action[:, 0]) == np.max(action[:, 1]) == 1
-    ones = np.stack([action[:, ::2].any(axis=1), action[:, 1::2].any(axis=1)], axis=1)
-    counts = [np.sum(np.all(ones == kind, axis=1)) for kind in ([1, 0], [0, 1], [1, 1], [0, 0])]
-    # Each side alone in a third of the openings, where two moves are 0 in a quarter of the cases.
-    expected = np.array([1 / 4 + 1 / 16, 1 / 4 + 1 / 16, 3 / 16, 1 / 6 + 1 / 48]) * len(action)
-    assert scipy.stats.chisquare(counts, expected).pvalue > 0.01
+def test_an_opening_is_cut_short_before_the_move_that_ends_the_episode():
+    state = start(Count(ends=2), RandomActor(), keys=jr.split(jr.key(0), 32), opening_plies=9).state
+    assert set(np.asarray(state).tolist()) == {0, 1}

@@ -17,7 +17,7 @@ from ._checks import check_count
 from ._evaluation import check_parts, decide, Decision
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
-from ._opening import drawn, Opening, strayed
+from ._opening import begin
 from ._processes import to_writer
 
 
@@ -30,7 +30,7 @@ class Totals(eqx.Module):
         player: the return). 0 where no episode ended.
     - `lengths`: the number of steps; 0 where no episode ended.
 
-    Neither counts the moves of an opening.
+    Neither counts the random actions with which an episode may begin.
     """
 
     returns: Float[Array, "*rows"]
@@ -51,7 +51,6 @@ class Episodes(eqx.Module):
     - `finished`: the episodes that ended in the rows `[envs, time]` of the last call, each at its
         final row. Those cut short because the simulation broke down are left out.
         [`zero_train.episode_metrics`][] summarises them.
-    - `opening`: the random moves with which the episodes begin; `None` if they begin without.
     - `failures`: episodes that were cut short because the simulation broke down; `None` unless the
         environment is [`zero_envs.Fallible`][].
     - `worlds`: a number of the simulators that are at this state, the same in each row; `None`
@@ -64,7 +63,6 @@ class Episodes(eqx.Module):
     sign: Float[Array, " envs"]
     so_far: Totals
     finished: Totals
-    opening: Opening | None = None
     failures: Int[Array, " envs"] | None = None
     worlds: Int[Array, " envs"] | None = None
 
@@ -80,11 +78,7 @@ def start(
     """Fresh environments, one a key. With the `num_steps` of the collections to come, the episodes
     have the same shapes before and after them. `opening_plies` is as for [`zero_train.collect`][].
     """
-    opening = None
-    if opening_plies:
-        keys, okeys = split_rows(keys, 2)
-        opening = drawn(env, okeys, opening_plies)
-    state = jax.vmap(env.init)(key=keys)
+    state = begin(env, keys, opening_plies)
     rows = (*keys.shape, num_steps)
     zeros = jnp.zeros(keys.shape, jnp.int32)
     return Episodes(
@@ -94,7 +88,6 @@ def start(
         sign=jnp.ones(keys.shape, jnp.float32),
         so_far=Totals(jnp.zeros(keys.shape, jnp.float32), zeros),
         finished=Totals(jnp.zeros(rows, jnp.float32), jnp.zeros(rows, jnp.int32)),
-        opening=opening,
         failures=zeros if isinstance(env, Fallible) else None,
         worlds=zeros if isinstance(env, Hosted) else None,
     )
@@ -154,11 +147,9 @@ def collect(
     Where the simulation breaks down (a [`zero_envs.Fallible`][] environment) there is no such step:
     the row before it becomes the final one of a truncated episode, which restarts, and is counted.
 
-    Every episode begins with an opening of 0 to `opening_plies` moves, each number equally often,
-    in which one side or both move uniformly at random, each equally often; the actor plays the
-    side that does not. Their rows are written as final ones, so that nobody learns from them, and
-    an opening that ends the episode is followed by the next episode. They need discrete actions.
-    `episodes` must come from [`zero_train.start`][] with as many.
+    Every episode begins after a number of uniformly random actions, drawn from 0 to
+    `opening_plies`, or fewer where the next one would end it. They are not written, and an actor
+    with a memory does not hear of them. They need discrete actions.
 
     The randomness of an environment derives from its global index, in `indices`. Under `jax.jit`
     the reward of a wrong move is NaN, so that no update that meets it is finite.
@@ -167,28 +158,20 @@ def collect(
     def body(episodes: Episodes, time: Array) -> tuple[Episodes, tuple[Experience, Totals]]:
         akeys, skeys, ikeys = move_keys(key, time, indices)
         decision = decide(env, actor, episodes.state, episodes.carry, akeys)
-        fresh_opening = None
-        if episodes.opening is not None:
-            ikeys, dkeys, okeys = split_rows(ikeys, 3)
-            fresh_opening = drawn(env, dkeys, opening_plies)
-            told = episodes.opening, episodes.sign, episodes.state, decision.obs, decision.action
-            decision = dataclasses.replace(decision, action=strayed(*told, okeys))
         next_state, transition = jax.vmap(env.step)(episodes.state, decision.action, key=skeys)
         cut = jnp.zeros_like(episodes.ended)
         if isinstance(env, Fallible):
             cut = jax.vmap(env.failed)(next_state)
         # Resetting is rare and may be dear, so it only runs where some row needs it. Its keys go in
         # as bits: under `jax.vmap` a cond reads its operands twice, which would be reuse of keys.
-        anew, bits = begins_anew(episodes, transition, cut), jr.key_data(ikeys)
-        wrapped = lambda: jr.wrap_key_data(bits, impl=jr.key_impl(ikeys))
-        fresh = lambda: jax.vmap(env.init)(key=wrapped())
+        anew, bits = episodes.ended | cut, jr.key_data(ikeys)
+        fresh = lambda: begin(env, jr.wrap_key_data(bits, impl=jr.key_impl(ikeys)), opening_plies)
         next_state = jax.lax.cond(
             jnp.any(anew),
             lambda: select_rows(anew, fresh(), next_state),
             lambda: next_state,
         )
-        moved = next_state, transition, cut
-        return written(env, actor, episodes, decision, *moved, fresh_opening)
+        return written(env, actor, episodes, decision, next_state, transition, cut)
 
     times = jnp.arange(num_steps, dtype=jnp.int32)
     episodes, rows = jax.lax.scan(body, episodes, times)
@@ -204,16 +187,6 @@ def move_keys(
     return split_rows(row_keys(jr.fold_in(key, time), indices), 3)
 
 
-def begins_anew(
-    episodes: Episodes, transition: Transition, cut: Bool[Array, " envs"]
-) -> Bool[Array, " envs"]:
-    """The rows whose next state is a fresh one."""
-    anew = episodes.ended | cut
-    if (opening := episodes.opening) is None:
-        return anew
-    return anew | (opening.runs & transition.last)
-
-
 def written(
     env: AbstractEnvironment,
     actor: AbstractActor,
@@ -222,49 +195,38 @@ def written(
     next_state: PyTree[Array],
     transition: Transition,
     cut: Bool[Array, " envs"],
-    fresh_opening: Opening | None = None,
 ) -> tuple[Episodes, tuple[Experience, Totals]]:
     """What comes after the step of the environments: the episodes, and the row that is written,
     with the totals of the episodes that end in it.
 
     **Arguments:**
 
-    - `next_state`: a fresh one in the rows that `begins_anew` says.
+    - `next_state`: a fresh one where the row is a final one, and in the rows to `cut`.
     - `cut`: the row is the final one of an episode that was cut short.
-    - `fresh_opening`: the openings of the episodes that begin anew, where they have one.
     """
     action, failures, so_far = decision.action, episodes.failures, episodes.so_far
     ended = episodes.ended
     finished = Totals(jnp.where(ended, so_far.returns, 0.0), jnp.where(ended, so_far.lengths, 0))
     if failures is not None:
         failures = failures + (cut & ~ended).astype(jnp.int32)
-    ended, opening = ended | cut, episodes.opening
-    hidden, begun = ended, ended
-    if opening is not None and fresh_opening is not None:
-        # Whoever moves after the opening counts as the first to move.
-        hidden, begun = ended | opening.runs, ended | (opening.plies == 1)
-        anew = begins_anew(episodes, transition, cut)
-        going_on = dataclasses.replace(opening, plies=jnp.maximum(opening.plies - 1, 0))
-        opening, begun = select_rows(anew, fresh_opening, going_on), begun | anew
+    ended = ended | cut
     zero = jnp.zeros_like(transition.reward)
     fault = faults(env, action, transition)
     reward = jnp.where(fault > 0, jnp.nan, transition.reward)
     reward = jnp.where(ended, zero, reward)
     discount = jnp.where(ended, zero, transition.discount)
+    row = Experience(decision.obs, action, reward, discount, ended, decision.record)
     heard = Transition(reward, discount, transition.last | ended)
     carry = actor.advance(decision.carry, action, next_state, heard)
-    reward, learned = (jnp.where(hidden, zero, x) for x in (reward, discount))
-    row = Experience(decision.obs, action, reward, learned, hidden, decision.record)
     sign, length = episodes.sign, so_far.lengths
     value = so_far.returns + sign * reward.astype(jnp.float32)
     after = dataclasses.replace(
         episodes,
         state=next_state,
         carry=carry,
-        ended=transition.last & ~hidden,
-        sign=jnp.where(begun, 1.0, jnp.where(discount < 0, -sign, sign)),
-        so_far=Totals(jnp.where(hidden, 0.0, value), jnp.where(hidden, 0, length + 1)),
-        opening=opening,
+        ended=transition.last & ~ended,
+        sign=jnp.where(ended, 1.0, jnp.where(discount < 0, -sign, sign)),
+        so_far=Totals(jnp.where(ended, 0.0, value), jnp.where(ended, 0, length + 1)),
         failures=failures,
     )
     return after, (row, finished)

@@ -90,10 +90,10 @@ class Loop(eqx.Module):
     - `env`, `agent`, `buffer`: the parts. The buffer's `num_envs` is the number of environments
         acted in at once, over all acting devices.
     - `unroll_length`: the number of rows collected from each environment in a step.
-    - `opening_plies`: every episode begins with 0 to so many moves in which one side or both move at
-        random, as [`zero_train.collect`][] says. They are not learned from. A player whose games
-        all begin alike, and who only meets opponents like itself, learns little of other positions.
-        They need discrete actions.
+    - `opening_plies`: every episode begins after a number of uniformly random actions, drawn from 0
+        to this, or fewer where the next one would end it. They are not learned from, and an actor
+        with a memory does not hear of them. A player whose games all begin alike learns little of
+        other positions. They need discrete actions.
     - `num_updates`: the number of batches sampled and learned from in a step.
     - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
     - `reanalyse`: the share of every batch, at least a row of every shard, that is planned anew

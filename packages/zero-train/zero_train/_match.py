@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Real, UInt32
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real, UInt32
 
 from zero_envs import AbstractEnvironment
 
-from ._actors import RandomActor
 from ._agent import AbstractActor
 from ._checks import check_count
 from ._evaluation import (
@@ -26,7 +25,8 @@ from ._evaluation import (
     Tally,
 )
 from ._faults import ALONE, check_faults, faults
-from ._mesh import replicated, row_keys, select_rows, split_rows
+from ._mesh import replicated, row_keys, select_rows
+from ._opening import opened
 
 
 #: Uniformly random moves at the start of a match, so that players without randomness play many
@@ -375,11 +375,12 @@ def _openings(
     state = jax.vmap(env.init)(key=row_keys(key, rows))
     if plies == 0:
         return state
+    lengths = jnp.full(pairs, plies, jnp.int32)
 
     def attempt(loop: tuple) -> tuple:
         tries, state, ended = loop
         keys = row_keys(jr.fold_in(key, tries), rows)
-        fresh, failed = _opened(env, keys, plies)
+        fresh, failed = opened(env, keys, lengths, plies)
         return tries + 1, select_rows(ended, fresh, state), ended & failed
 
     def retry(loop: tuple) -> Bool[Array, ""]:
@@ -388,22 +389,3 @@ def _openings(
 
     loop = (jnp.zeros((), jnp.int32), state, jnp.ones(pairs, bool))
     return jax.lax.while_loop(retry, attempt, loop)[1]
-
-
-def _opened(
-    env: AbstractEnvironment, keys: Key[Array, " pairs"], plies: int
-) -> tuple[PyTree[Array], Bool[Array, " pairs"]]:
-    """A state a key after so many random moves, and which openings were cut short before a move
-    that would have ended the game."""
-    ikeys, pkeys = split_rows(keys, 2)
-
-    def ply(i: Array, loop: tuple) -> tuple:
-        state, ended = loop
-        akeys, skeys = split_rows(jax.vmap(jr.fold_in, (0, None))(pkeys, i), 2)
-        action, _, _ = RandomActor().act(state, jax.vmap(env.observe)(state), None, key=akeys)
-        next_state, transition = jax.vmap(env.step)(state, action, key=skeys)
-        ended = ended | transition.last
-        return select_rows(ended, state, next_state), ended
-
-    state = jax.vmap(env.init)(key=ikeys)
-    return jax.lax.fori_loop(0, plies, ply, (state, jnp.zeros(keys.shape, bool)))
