@@ -95,7 +95,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         if self.pays not in _PAYMENTS:
             known = ", ".join(repr(name) for name in _PAYMENTS)
             raise ValueError(f"Minesweeper(pays={self.pays!r}): must be one of {known}.")
-        _dealer(rows, columns, num_mines)
+        _dealer(rows, columns, num_mines)  # without Jumanji this fails now, and not at `init`
 
     def init(self, *, key: PRNGKeyArray) -> MinesweeperState:
         """Draws a uniform layout of mines; all cells are hidden."""

@@ -215,6 +215,7 @@ class Service:
             allowed = ", ".join(map(str, self._players))
             raise Refusal(400, f"simulations is {question.simulations}; give one of {allowed}.")
         # All positions from the start on: a question mostly has one move more than one before it.
+        # They are kept without what is asked of them, so that all strengths share them.
         plain = dataclasses.replace(question, simulations=0, think=False)
         past = [
             self._after(dataclasses.replace(plain, moves=question.moves[:count]))
