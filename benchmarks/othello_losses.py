@@ -3,8 +3,9 @@
     uv run --extra judges python benchmarks/othello_losses.py RUN ... --simulations 64 --games 200
     uv run python benchmarks/othello_losses.py RUN --simulations 0 --games 4000 --opponent random
 
-JSON lines: the score, and how many of the lost games were over within 40 moves of their opening. At
-least 14 squares are empty then, and the player has no disc left.
+JSON lines: the score, and how many of the lost games were over within 40 moves of their opening of
+6. At least 15 squares are empty then, so neither side can move: but for rare positions the player
+has no disc left.
 """
 
 import argparse
