@@ -40,6 +40,8 @@ ADDED = {
     "memory": False,
     "memory_steps": 16,
     "player_exploration": 1.25,
+    "prior_temperature": 1.0,
+    "decisive_moves": False,
     "opening_plies": 0,
 }
 
@@ -57,6 +59,7 @@ def test_a_run_of_an_earlier_commit_is_loaded_or_refused(app, commit, tmp_path):
     config = dataclasses.asdict(load_config(APPS[app].config, tmp_path, app))
     newer = {name: value for name, value in config.items() if name not in stored}
     # Players of Othello were measured to be stronger so, whenever they were trained.
-    added = ADDED | ({"player_exploration": 2.5} if app == "othello" else {})
+    stronger = {"player_exploration": 2.5, "prior_temperature": 2.0, "decisive_moves": True}
+    added = ADDED | (stronger if app == "othello" else {})
     assert newer == {name: added[name] for name in newer} and "init" in newer
     assert {name: config[name] for name in stored} == stored

@@ -32,6 +32,8 @@ class Config(AbstractTreeSearchConfig):
     """Apply a random symmetry of the board, of eight, to every position."""
     average: Fraction = 0.98
     player_exploration: NonNegative = 2.5
+    prior_temperature: Annotated[float, Ge(0.01)] = 2.0
+    decisive_moves: bool = True
     opening_plies: int = 10
     engine: Literal["zero", "mctx"] = "zero"
     """The search engine of self-play. mctx is for comparisons, with muzero and gumbel only."""
@@ -55,6 +57,8 @@ class Config(AbstractTreeSearchConfig):
         "env_engine": "pgx",
         "disc_weight": 0.0,
         "player_exploration": 2.5,
+        "prior_temperature": 2.0,
+        "decisive_moves": True,
     }
 
     def __post_init__(self) -> None:

@@ -15,6 +15,10 @@ from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, Usa
 Agent = Literal["alphazero", "expert", "muzero", "stochastic", "sampled", "sampled-alphazero"]
 
 
+#: What AlphaZero's trained player searches by.
+_OF_PLAYERS = "player_exploration", "prior_temperature", "decisive_moves"
+
+
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractTreeSearchConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
@@ -127,13 +131,13 @@ class Config(AbstractTreeSearchConfig):
             "memory_steps": self.memory,
             "entropy_decay": self.agent in ("expert", "sampled-alphazero"),
             "value_scale": self.agent == "expert" and self.search == "gumbel",
-            "player_exploration": self.agent == "alphazero",
+            **dict.fromkeys(_OF_PLAYERS, self.agent == "alphazero"),
         }
         others = {
             "memory_steps": "--memory",
             "entropy_decay": "--agent expert",
             "value_scale": "--agent expert --search gumbel",
-            "player_exploration": "--agent alphazero",
+            **dict.fromkeys(_OF_PLAYERS, "--agent alphazero"),
         }
         unused = {**AbstractTreeSearchConfig.absent, **self.absent}
         for name, is_used in used.items():

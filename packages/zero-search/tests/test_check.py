@@ -192,6 +192,7 @@ def test_a_batch_without_games_is_named(planner):
         (lambda: CompletedByMixedValue(value_scale=-1.0), "value_scale=-1.0"),
         (lambda: PUCT(-1.0), r"PUCT\(c=-1.0\)"),
         (lambda: PUCT(c_base=0.0), "c_base=0.0"),
+        (lambda: PUCT(prior_temperature=0.0), "prior_temperature=0.0"),
         (lambda: PUCT(bound="linear"), r"""bound='linear'\)`: must be "sqrt" or "log"."""),
         (lambda: TreeSearch.muzero(4, c_base=-1.0), "c_base=-1.0"),
         (lambda: UCB1(-0.5), "c=-0.5"),

@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from zero_search import DirichletNoise, sample_action, Temperature
+from zero_search import DirichletNoise, PUCT, sample_action, Temperature, TreeSearch
+
+from .helpers import Jitted, RandomTree
 
 
 def test_noise_mixes_probabilities_of_legal_actions_only(getkey):
@@ -81,3 +83,24 @@ def test_a_running_sum_that_falls_leads_to_no_entry_without_weight(monkeypatch):
     weights = jnp.asarray([[0.0, 0.5, 0.0, 0.5]])
     assert inverted(weights, jnp.asarray([0.45])).tolist() == [1]
     assert inverted(weights, jnp.asarray([0.55])).tolist() == [3]
+
+
+def test_a_prior_of_another_temperature_is_that_of_scaled_logits():
+    logits = jnp.asarray([[1.0, -jnp.inf, 3.0, -8.0], [-jnp.inf] * 4, [1e38, 0.0, -1e38, 1e38]])
+    for heat in (0.01, 0.5, 2.0):
+        prior = np.asarray(PUCT(prior_temperature=heat).prepare(logits))[:, 0]
+        scaled = np.array([1.0, -np.inf, 3.0, -8.0]) / heat
+        weights = np.exp(scaled - scaled.max())
+        assert np.allclose(prior[0], weights / weights.sum(), rtol=1e-5)
+        # Nothing is legal, or a logit is as large as any: no NaN comes of it.
+        assert np.allclose(prior[1:], [[0, 0, 0, 0], [0.5, 0, 0, 0.5]])
+
+
+def test_a_search_by_that_prior_is_the_search_of_scaled_logits():
+    plans = []
+    for sharpness, heat in ((3.0, 3.0), (1.0, 1.0)):
+        model = RandomTree(num_actions=4, discounts=(-1.0,), sharpness=sharpness)
+        planner = TreeSearch(32, PUCT(1.5, prior_temperature=heat))
+        plans.append(Jitted(planner, model).fresh(model.start(8)))
+    assert np.array_equal(plans[0].visits, plans[1].visits)
+    assert np.allclose(plans[0].value, plans[1].value, atol=1e-6)

@@ -188,6 +188,8 @@ class PUCT(AbstractSelection):
     - `qtransform`: puts Q on the scale of the second term; by default on `[0, 1]`, among the node
         and its visited actions ([`zero_search.ByParentAndSiblings`][]).
     - `c_base`: adds `log((n + c_base + 1) / c_base)` to `c`, as MuZero does.
+    - `prior_temperature`: the prior is `softmax(logits / prior_temperature)`. Above 1 it is flatter
+        than the evaluator's policy, so that moves that it thinks unlikely are searched sooner.
     - `bound`: `"sqrt"`, or `"log"` for `Q + c p sqrt(log(n + 1) / (n_a + 1))`, whose second term
         grows as that of [`zero_search.UCB1`][]: a worse action gets of the order of `log n` visits,
         not `sqrt(n)`.
@@ -201,16 +203,18 @@ class PUCT(AbstractSelection):
     qtransform: AbstractQTransform = ByParentAndSiblings()
     c_base: float | None = None
     bound: str = "sqrt"
+    prior_temperature: float = 1.0
 
     def __check_init__(self):
         check_range("PUCT", 0, c=self.c)
+        check_positive("PUCT", prior_temperature=self.prior_temperature)
         check_kinds("PUCT", AbstractQTransform, qtransform=self.qtransform)
         if self.c_base is not None:
             check_positive("PUCT", c_base=self.c_base)
         check_option("PUCT", ("sqrt", "log"), bound=self.bound)
 
     def prepare(self, logits: PerAction) -> Float[Array, "batch 1 actions"]:
-        return safe_softmax(logits)[:, None]
+        return safe_softmax(logits, self.prior_temperature)[:, None]
 
     def score(self, node: NodeStatistics) -> PerAction:
         c, count, above = self.c, node.count[:, None], node.visits + 1.0

@@ -57,10 +57,10 @@ def sample_action(
     return jnp.where(jnp.all(weights >= 0, axis=1), action, -1)
 
 
-def safe_softmax(logits: PerAction) -> PerAction:
+def safe_softmax(logits: PerAction, temperature: float | Array = 1.0) -> PerAction:
     """Softmax that gives 0 to `-inf` and zeros to a row of nothing else."""
     highest = jnp.max(logits, axis=1, keepdims=True)
-    weights = jnp.exp(logits - jnp.where(highest > -jnp.inf, highest, 0.0))
+    weights = jnp.exp((logits - jnp.where(highest > -jnp.inf, highest, 0.0)) / temperature)
     total = jnp.sum(weights, axis=1, keepdims=True)
     return weights / jnp.where(total > 0, total, 1.0)
 

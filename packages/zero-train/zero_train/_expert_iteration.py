@@ -155,6 +155,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     - `record`: what of a plan is kept: `weights`, `value` unless `value_mix` is 0, `candidates`
         (`None` for all actions), and what the `auxiliary` loss needs.
     - `keeps_states`: whether the replay keeps states, for `Loop.reanalyse` to plan from anew.
+    - `player_model`: as `model`, what `planner` plans over; `None` for `model` itself.
     - `auxiliary`: `(rest, row) -> loss` of one [`zero_train.Experience`][].
     - `auxiliary_weight`: multiplies its mean.
     """
@@ -176,6 +177,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     target_acts: bool = False
     record: Callable[[Plan], Any] = policy_and_value
     keeps_states: bool = False
+    player_model: Callable[..., AbstractModel] | None = None
     auxiliary: Callable[[PyTree[Array], Experience], Float[Array, ""]] | None = None
     auxiliary_weight: float = 1.0
 
@@ -184,7 +186,8 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         check_optimisers(owner, optimiser=self.optimiser)
         check_kind(owner, Callable, "a function", network=self.network, model=self.model)
         check_kind(owner, Callable, "a function", record=self.record)
-        check_kind(owner, Callable | None, "a function", auxiliary=self.auxiliary)
+        optional = {"player_model": self.player_model, "auxiliary": self.auxiliary}
+        check_kind(owner, Callable | None, "a function", **optional)
         called = "a planner of zero_search"
         check_kind(owner, AbstractPlanner, called, planner=self.planner)
         check_kind(owner, AbstractPlanner | Callable, called, explorer=self.explorer)
@@ -213,6 +216,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         l2: float = 1e-4,
         average_decay: float = 0.0,
         keeps_states: bool = False,
+        player_model: Callable[..., AbstractModel] | None = None,
     ) -> "ExpertIteration":
         """AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404): the value learns
         the [`zero_train.Outcomes`][] of whole episodes, which are not discounted.
@@ -237,6 +241,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
             target_rate=ft.partial(_averaging_rate, average_decay),
             target_acts=True,
             keeps_states=keeps_states,
+            player_model=player_model,
         )
 
     def init(
@@ -268,7 +273,8 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         planner = self.explorer if explore else self.planner
         if not isinstance(planner, AbstractPlanner):
             planner = planner(state.updates)
-        model = self.model(self.evaluator(params), gamma=self.gamma)
+        build = self.model if explore or self.player_model is None else self.player_model
+        model = build(self.evaluator(params), gamma=self.gamma)
         return PlanningActor(planner, model, self.record, keeps_state=self.keeps_states and explore)
 
     def reanalyser(self, state: ExpertIterationState) -> Reanalyser:

@@ -6,6 +6,7 @@ from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
@@ -110,6 +111,10 @@ def evaluate_batch(
     return jnp.where(legal, logits, -jnp.inf), value
 
 
+#: The logit of an action beside one that decides the episode.
+_NEVER = -20.0
+
+
 class EnvironmentModel(
     AbstractChanceModel[State, PyTree[Array]], AbstractHiddenModel[State], Generic[State]
 ):
@@ -132,12 +137,18 @@ class EnvironmentModel(
         environment. Values that the evaluator learned with one gamma should be searched with it.
     - `evaluate_afterstate`: returns the value of ONE afterstate, with the reward of the move.
         Without it an afterstate has the value of the node behind one of its outcomes.
+    - `decisive_moves`: whether the model plays every action of a node that it evaluates, to see
+        which ones end the episode (Teytaud and Teytaud 2010, "On the huge benefit of decisive moves
+        in Monte-Carlo tree search algorithms"). Where the best of these pays at least the
+        evaluator's value, that is the node's value and the prior is theirs alone, however unlikely
+        the evaluator thinks them. For environments that are not random and hide nothing.
     """
 
     env: AbstractEnvironment
     evaluate: Evaluator
     gamma: float = 1.0
     evaluate_afterstate: Callable[[Any], Array] | None = None
+    decisive_moves: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         name = type(self.env).__name__
@@ -157,6 +168,11 @@ class EnvironmentModel(
         check_kind(owner, Callable, called, evaluate=self.evaluate)
         check_kind(owner, Callable | None, called, evaluate_afterstate=self.evaluate_afterstate)
         check_gamma("EnvironmentModel", self.gamma)
+        if self.decisive_moves and (self.env.hidden or self.random or self.num_outcomes):
+            raise ValueError(
+                f"decisive_moves=True was given for {name}, which is random or hides something, so "
+                "that nobody knows before a move whether it ends the episode; give False."
+            )
 
     @property
     def num_signals(self) -> int:
@@ -188,7 +204,22 @@ class EnvironmentModel(
     def predict(
         self, node: State, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        return evaluate_batch(self.evaluate, jax.vmap(self.env.observe)(node))
+        logits, value = evaluate_batch(self.evaluate, jax.vmap(self.env.observe)(node))
+        return self._decided(node, logits, value) if self.decisive_moves else (logits, value)
+
+    def _decided(
+        self, node: State, logits: Float[Array, "batch actions"], value: Float[Array, " batch"]
+    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
+        # Nothing is random, so the key does not matter.
+        after = lambda state, action: self.env.step(state, action, key=jr.key(0))[1]
+        moves = jax.vmap(jax.vmap(after, (None, 0)), (0, None))(node, actions)
+        legal = logits > -jnp.inf
+        pays = jnp.where(legal & moves.last & (moves.discount == 0), moves.reward, -jnp.inf)
+        best = jnp.max(pays, axis=1).astype(value.dtype)
+        decides = (best >= value)[:, None]
+        chosen = jnp.where(pays == best[:, None], 0.0, _NEVER).astype(logits.dtype)
+        return jnp.where(decides & legal, chosen, logits), jnp.maximum(value, best)
 
     def signal(
         self, node: State, action: Int[Array, " batch"], next_node: State

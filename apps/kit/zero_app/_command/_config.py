@@ -171,6 +171,11 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     visited move is played."""
     player_exploration: NonNegative = 1.25
     """AlphaZero: weight of the prior in the searches of the trained player."""
+    prior_temperature: Annotated[float, Ge(0.01)] = 1.0
+    """AlphaZero: temperature of the network's policy in the searches of the trained player. Above 1
+    they try moves sooner that the network thinks unlikely."""
+    decisive_moves: bool = False
+    """AlphaZero: let the searches of the trained player see which moves end the game at once."""
     player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
     value_weight: NonNegative = 1.0
@@ -182,7 +187,13 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     play."""
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"opening_plies": 0, "temperature": 0.0, "player_exploration": 1.25}
+        {
+            "opening_plies": 0,
+            "temperature": 0.0,
+            "player_exploration": 1.25,
+            "prior_temperature": 1.0,
+            "decisive_moves": False,
+        }
     )
 
     def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
@@ -222,17 +233,22 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         """The agent of this configuration. Its player plays the move of the highest lower
         confidence bound ([`zero_search.LowerBound`][]), whose width is `max_return`, the greatest
         return of a game: in Othello and Connect Four that was stronger than the most visited move.
-        `network` and `model` are as for [`zero_train.ExpertIteration.alphazero`][], and `parts`
-        others of its arguments, in place of those of the configuration."""
+        `network` and `model`, which is given `decisive_moves` for the player, are as for
+        [`zero_train.ExpertIteration.alphazero`][], and `parts` others of its arguments, in place of
+        those of the configuration."""
         bound = zero_search.LowerBound(max_return)
+        rule = zero_search.PUCT(self.player_exploration, prior_temperature=self.prior_temperature)
+        player_model = ft.partial(model, decisive_moves=self.decisive_moves)
+        player_model(zero_train.indifferent)  # it refuses worlds in which that is not possible
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
-            "planner": self.planner(c=self.player_exploration, readout=bound),
+            "planner": self.planner(selection=rule, readout=bound),
             "value_weight": self.value_weight,
             "value_mix": self.value_mix,
             "l2": 0.0,
             "average_decay": self.average,
+            "player_model": player_model,
         }
         return zero_train.ExpertIteration.alphazero(network=network, model=model, **(known | parts))
 

@@ -209,7 +209,7 @@ def built(
     app: App[Config], config: Config, devices: int | None = None, fsdp: int = 1
 ) -> "zero_train.Loop":
     """The loop of a configuration; without `devices` to play on one, which need not learn."""
-    with as_usage_error("actor_devices", "fsdp", "opening_plies"):
+    with as_usage_error("actor_devices", "fsdp", "opening_plies", "decisive_moves"):
         loop = app.build(config)
         if devices is None:
             return loop

@@ -1,0 +1,84 @@
+"""A model that sees which moves end the episode, against a loop over the environment."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from zero_envs import Game2048, Observation
+from zero_envs.testing import Corridor, Nim, NimState
+from zero_search import TreeSearch
+from zero_train import EnvironmentModel
+
+from .games import Cups
+
+
+ENV = Nim(heap=7, most=3)
+
+
+def dislikes_large_moves(obs: Observation):
+    """Taking more is less likely by e^15 each, and every position is worth 0.25."""
+    return -15.0 * jnp.arange(3, dtype=jnp.float32), jnp.float32(0.25)
+
+
+def keys(number: int):
+    return jr.split(jr.key(0), number)
+
+
+def test_a_node_is_worth_its_best_end_and_its_prior_is_on_the_moves_there():
+    heaps = np.arange(1, 8, dtype=np.int32)
+    nodes = jax.vmap(NimState)(jnp.asarray(heaps))
+    plain = EnvironmentModel(ENV, dislikes_large_moves).predict(nodes, key=keys(7))
+    model = EnvironmentModel(ENV, dislikes_large_moves, decisive_moves=True)
+    logits, value = (np.asarray(x) for x in model.predict(nodes, key=keys(7)))
+    for i, heap in enumerate(heaps):
+        state = NimState(jnp.asarray(heap))
+        moves = [ENV.step(state, jnp.int32(a), key=jr.key(1))[1] for a in range(min(3, heap))]
+        ends = [a for a, move in enumerate(moves) if move.last and move.reward == 1]
+        if not ends:
+            np.testing.assert_array_equal(logits[i], plain[0][i])
+            assert value[i] == plain[1][i]
+            continue
+        assert value[i] == 1
+        others = np.setdiff1d(np.arange(min(3, heap)), ends)
+        np.testing.assert_array_equal(logits[i, ends], 0)
+        np.testing.assert_array_equal(logits[i, others], -20)
+        # Taking more than there is ends the game too, and is illegal.
+        np.testing.assert_array_equal(logits[i, heap:], -np.inf)
+
+
+@pytest.mark.parametrize("value", [0.5, 1.0, 1.5, np.nan])
+def test_an_end_counts_where_it_pays_as_much_as_the_evaluator_says(value):
+    """In the corridor's last but one cell one action of two ends the episode, with reward 1."""
+    env = Corridor()
+    state = jax.tree.map(lambda x: jnp.full(1, 3, x.dtype), env.init(key=jr.key(0)))
+    evaluate = lambda obs: (jnp.asarray([0.5, -0.5]), jnp.float32(value))
+    model = EnvironmentModel(env, evaluate, decisive_moves=True)
+    logits, found = model.predict(state, key=keys(1))
+    decides = value <= 1
+    np.testing.assert_array_equal(logits[0], [-20, 0] if decides else [0.5, -0.5])
+    np.testing.assert_array_equal(found, [1.0 if decides else value])
+
+
+def test_a_search_sees_a_reply_that_its_prior_does_not():
+    """From 5, taking 2 lets the opponent take 3, which the evaluator thinks impossible, and taking
+    1 is the one move that does not lose."""
+    nodes, few = jax.vmap(NimState)(jnp.asarray([5], jnp.int32)), TreeSearch(24)
+
+    def evaluate(obs: Observation):
+        likes = jnp.where(obs.features[5] > 0, jnp.asarray([0.0, 2.0, 2.0]), 0.0)
+        return likes - 15.0 * jnp.asarray([0.0, 0.0, 1.0]), jnp.float32(0.0)
+
+    found = []
+    for decisive in (False, True):
+        model = EnvironmentModel(ENV, evaluate, decisive_moves=decisive)
+        plan, _ = few.plan(model, nodes, few.init(model, nodes), key=keys(1))
+        found.append(int(plan.action[0]))
+    assert found == [1, 0]
+
+
+@pytest.mark.parametrize("env", [Cups(), Game2048()], ids=lambda env: type(env).__name__)
+def test_where_an_end_is_not_known_before_it_is_refused(env):
+    with pytest.raises(ValueError, match="decisive_moves"):
+        EnvironmentModel(env, dislikes_large_moves, decisive_moves=True)
