@@ -11,6 +11,8 @@ changed:
   `1/2 + d / 0.2` times, at most 3/2, where d is their deviation by visits (KataGo has 1 at the
   deviation that is usual);
 - `wide N bound M`: with N times PUCT's constant and `bound M`;
+- `prior N`: as `wide 2.0 bound 1.0`, with the temperature N for the network's policy;
+- `decisive prior N`: the same over a model that sees which moves end the game at once;
 - `bound N`: of the actions with a tenth of the most visits that one is played whose Q-value less
   `N / sqrt(visits)` is highest (LCB), so with 0 the highest Q-value;
 - `symmetries N`: the network is asked for N of the board's symmetries at once, whose mean is taken,
@@ -18,11 +20,13 @@ changed:
 - `gumbel`: Gumbel's search without noise.
 
     uv run python benchmarks/search_rules.py --only "first play 0.2" "bound 0.3" --simulations 64
+    uv run python benchmarks/search_rules.py --only "decisive prior 2.0" --against "prior 1.0"
 
 JSON lines, of the change's view. Trees are kept between moves, but for Gumbel's search.
 """
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
@@ -91,15 +95,23 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
     def by(planner: Any) -> Callable[[EnvironmentModel], PlanningActor]:
         return lambda model: PlanningActor(planner, model)
 
-    def puct(times: float, transform: Any = _STRETCHED, **parts: Any) -> Any:
-        return by(TreeSearch(n, PUCT(times * c, transform), reuse=True, **parts))
+    def puct(times: float, transform: Any = _STRETCHED, heat: float = 1.0, **parts: Any) -> Any:
+        rule = PUCT(times * c, transform, prior_temperature=heat)
+        return by(TreeSearch(n, rule, reuse=True, **parts))
+
+    def decisive(heat: float) -> Callable[[EnvironmentModel], PlanningActor]:
+        player = puct(2.0, heat=heat, readout=bounds[1.0])
+        return lambda model: player(dataclasses.replace(model, decisive_moves=True))
 
     def turned(number: int) -> Callable[[EnvironmentModel], PlanningActor]:
         planner = TreeSearch(n // number, PUCT(c), reuse=True)
         return lambda model: PlanningActor(planner, averaged(model, number))
 
     wider, bounds = (0.25, 0.5, 2.0, 4.0), {x: LowerBound(x) for x in (0.0, 0.1, 0.3, 1.0)}
+    heats = 1.0, 1.5, 2.0, 3.0
     return {
+        **{f"prior {x}": puct(2.0, heat=x, readout=bounds[1.0]) for x in heats},
+        **{f"decisive prior {x}": decisive(x) for x in heats},
         **{f"exploration {x}": puct(x) for x in wider},
         **{f"bound {y}": puct(1.0, readout=bound) for y, bound in bounds.items()},
         **{
@@ -109,6 +121,7 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
         },
         **{f"first play {x}": puct(2.0, FirstPlayUrgency(x)) for x in (0.0, 0.2, 0.5)},
         "plain": puct(2.0, PlainQ()),
+        "none": puct(1.0),
         "spread": by(TreeSearch(n, SpreadPUCT(PUCT(c)), reuse=True)),
         **{f"symmetries {x}": turned(x) for x in (2, 8)},
         "gumbel": by(TreeSearch.gumbel(n, gumbel_scale=0.0)),
@@ -121,19 +134,23 @@ def main() -> None:
     parser.add_argument("run", nargs="?", default="othello", help=said)
     parser.add_argument("--simulations", type=int, default=64)
     parser.add_argument("--games", type=int, default=400)
-    parser.add_argument("--only", nargs="+", choices=changes(1.0, 8), default=list(changes(1.0, 8)))
+    names = list(changes(1.0, 8))
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--against", choices=names, default="none", help="what the other one has")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     model, c = trained_model(given.run)
+    model = dataclasses.replace(model, decisive_moves=False)
     asks_symmetries = any(name.startswith("symmetries") for name in given.only)
     if asks_symmetries and getattr(model.env, "num_actions", 0) != 65:
         parser.error(f"{given.run} is not a run of Othello, whose symmetries these are")
-    plain = PlanningActor(TreeSearch(given.simulations, PUCT(c), reuse=True), model)
+    other = changes(c, given.simulations)[given.against](model)
     for name in given.only:
         player = changes(c, given.simulations)[name](model)
         size = {"games": given.games, "batch": min(given.games, 200), "seed": given.seed}
-        found = meet(model.env, player, plain, **size)
-        print(json.dumps({"change": name, "simulations": given.simulations} | found), flush=True)
+        found = meet(model.env, player, other, **size)
+        about = {"change": name, "against": given.against, "simulations": given.simulations}
+        print(json.dumps(about | found), flush=True)
 
 
 if __name__ == "__main__":

@@ -233,13 +233,15 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         """The agent of this configuration. Its player plays the move of the highest lower
         confidence bound ([`zero_search.LowerBound`][]), whose width is `max_return`, the greatest
         return of a game: in Othello and Connect Four that was stronger than the most visited move.
-        `network` and `model`, which is given `decisive_moves` for the player, are as for
-        [`zero_train.ExpertIteration.alphazero`][], and `parts` others of its arguments, in place of
-        those of the configuration."""
+        `network` and `model` are as for [`zero_train.ExpertIteration.alphazero`][], and `parts`
+        others of its arguments, in place of those of the configuration. With `decisive_moves` the
+        player's `model` is given that argument, too."""
         bound = zero_search.LowerBound(max_return)
         rule = zero_search.PUCT(self.player_exploration, prior_temperature=self.prior_temperature)
-        player_model = ft.partial(model, decisive_moves=self.decisive_moves)
-        player_model(zero_train.indifferent)  # it refuses worlds in which that is not possible
+        player_model = None
+        if self.decisive_moves:
+            player_model = ft.partial(model, decisive_moves=True)
+            player_model(zero_train.indifferent)  # raises where they cannot be known
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
