@@ -175,7 +175,7 @@ def _reuse() -> dict[str, Any]:
     return _othello(TreeSearch.alphazero(TURNS, reuse=True))
 
 
-def _bits() -> dict[str, Any]:
+def _bits(decisive_moves: bool = False) -> dict[str, Any]:
     """As `_puct`, on the environment of the app."""
     from zero_envs import Othello
     from zero_search import TreeSearch
@@ -189,7 +189,8 @@ def _bits() -> dict[str, Any]:
 
     state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 1024))
     planner = TreeSearch.muzero(TURNS)
-    return {"search": (EnvironmentModel(env, evaluate), state, _plan(planner))}
+    model = EnvironmentModel(env, evaluate, decisive_moves=decisive_moves)
+    return {"search": (model, state, _plan(planner))}
 
 
 def _chance() -> dict[str, Any]:
@@ -249,6 +250,7 @@ SEARCHES = {
     "search-leaves": _leaves,
     "search-reuse": _reuse,
     "search-bits": _bits,
+    "search-decisive": lambda: _bits(decisive_moves=True),
     "search-chance": _chance,
     "search-belief": _belief,
     "search-filters": _filters,

@@ -8,6 +8,8 @@ import shutil
 import signal
 from typing import Any
 
+import equinox as eqx
+import jax.random as jr
 import pytest
 
 from zero_app import (
@@ -127,3 +129,13 @@ def test_tiny_runs_whole(tmp_path, scalars):
         assert math.isfinite(shown["elo"][line["step"]]) and shown["elo_se"][line["step"]] > 0
         parts = line["policy_loss"] + line["value_loss"] + line.get("l2_loss", 0)
         assert line["loss"] == pytest.approx(parts, rel=1e-5)
+
+
+@pytest.mark.parametrize("given", [{}, {"decisive_moves": False, "prior_temperature": 1.0}])
+def test_the_player_alone_sees_decisive_moves_and_has_a_flatter_policy(small_config, given):
+    agent = build_loop(dataclasses.replace(small_config, **given)).agent
+    actor: Any = lambda explore: agent.actor(agent.init(key=jr.key(0)), explore=explore)
+    player, explorer = (eqx.filter_eval_shape(actor, explore) for explore in (False, True))
+    found = player.model.decisive_moves, player.planner.selection.prior_temperature
+    assert found == ((False, 1.0) if given else (True, 2.0))
+    assert not explorer.model.decisive_moves
