@@ -23,8 +23,7 @@ PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     "othello": (
         "othello",
         "pretrained",
-        "train othello --preset quick --simulations 32 --considered 16 --blocks 4 --channels 48 "
-        "--steps 1600 --ladder-every 100",
+        "train othello --preset hour",
         ["--opponent positional --games 400 --simulations 0", "--opponent uct --games 40"],
     ),
     "connect_four": (

@@ -3,6 +3,7 @@
 What the benchmarks of searches and the ablations of Othello have in common.
 """
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -28,13 +29,14 @@ LONGEST_GAME = 128
 
 def trained_model(run: str) -> tuple[EnvironmentModel, float]:
     """The game with the newest network of a run, or the trained player of a game that its app comes
-    with, and PUCT's constant in that run."""
+    with, and PUCT's constant in that run. It does not see decisive moves, whatever the player does.
+    """
     try:
         trained = load(*app_of(run))
     except (UsageError, CheckpointError) as e:
         raise SystemExit(f"{e} To train one takes minutes: uv run othello train --out {run}") from e
     player: Any = trained.player
-    return player.model, trained.config.exploration
+    return dataclasses.replace(player.model, decisive_moves=False), trained.config.exploration
 
 
 def play(

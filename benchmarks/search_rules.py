@@ -11,6 +11,7 @@ changed:
   `1/2 + d / 0.2` times, at most 3/2, where d is their deviation by visits (KataGo has 1 at the
   deviation that is usual);
 - `wide N bound M`: with N times PUCT's constant and `bound M`;
+- `none`: nothing, for `--against`;
 - `prior N`: as `wide 2.0 bound 1.0`, with the temperature N for the network's policy;
 - `decisive prior N`: the same over a model that sees which moves end the game at once;
 - `bound N`: of the actions with a tenth of the most visits that one is played whose Q-value less
@@ -20,7 +21,7 @@ changed:
 - `gumbel`: Gumbel's search without noise.
 
     uv run python benchmarks/search_rules.py --only "first play 0.2" "bound 0.3" --simulations 64
-    uv run python benchmarks/search_rules.py --only "decisive prior 2.0" --against "prior 1.0"
+    uv run python benchmarks/search_rules.py --only "decisive prior 2.0" --against "prior 2.0"
 
 JSON lines, of the change's view. Trees are kept between moves, but for Gumbel's search.
 """
@@ -108,10 +109,10 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
         return lambda model: PlanningActor(planner, averaged(model, number))
 
     wider, bounds = (0.25, 0.5, 2.0, 4.0), {x: LowerBound(x) for x in (0.0, 0.1, 0.3, 1.0)}
-    heats = 1.0, 1.5, 2.0, 3.0
+    heats = 1.5, 2.0, 3.0
     return {
         **{f"prior {x}": puct(2.0, heat=x, readout=bounds[1.0]) for x in heats},
-        **{f"decisive prior {x}": decisive(x) for x in heats},
+        **{f"decisive prior {x}": decisive(x) for x in (1.0, *heats)},
         **{f"exploration {x}": puct(x) for x in wider},
         **{f"bound {y}": puct(1.0, readout=bound) for y, bound in bounds.items()},
         **{
@@ -135,12 +136,13 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=64)
     parser.add_argument("--games", type=int, default=400)
     names = list(changes(1.0, 8))
-    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=[x for x in names if x != "none"]
+    )
     parser.add_argument("--against", choices=names, default="none", help="what the other one has")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     model, c = trained_model(given.run)
-    model = dataclasses.replace(model, decisive_moves=False)
     asks_symmetries = any(name.startswith("symmetries") for name in given.only)
     if asks_symmetries and getattr(model.env, "num_actions", 0) != 65:
         parser.error(f"{given.run} is not a run of Othello, whose symmetries these are")

@@ -43,22 +43,31 @@ def test_a_node_is_worth_its_best_end_and_its_prior_is_on_the_moves_there():
         assert value[i] == 1
         others = np.setdiff1d(np.arange(min(3, heap)), ends)
         np.testing.assert_array_equal(logits[i, ends], 0)
-        np.testing.assert_array_equal(logits[i, others], -20)
+        np.testing.assert_array_equal(logits[i, others], -1e4)
         # Taking more than there is ends the game too, and is illegal.
         np.testing.assert_array_equal(logits[i, heap:], -np.inf)
 
 
-@pytest.mark.parametrize("value", [0.5, 1.0, 1.5, np.nan])
-def test_an_end_counts_where_it_pays_as_much_as_the_evaluator_says(value):
+class Prize(Corridor):
+    """A corridor whose episode can pay `max_return`, and pays 1 at its end."""
+
+    max_return: float = 1.0
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("most", [1.0, 2.0])
+@pytest.mark.parametrize("value", [-3.0, 0.5, 1.5, np.nan])
+def test_an_end_is_the_least_value_and_the_prior_follows_the_greatest_return(value, most, dtype):
     """In the corridor's last but one cell one action of two ends the episode, with reward 1."""
-    env = Corridor()
+    env = Prize(max_return=most)
     state = jax.tree.map(lambda x: jnp.full(1, 3, x.dtype), env.init(key=jr.key(0)))
-    evaluate = lambda obs: (jnp.asarray([0.5, -0.5]), jnp.float32(value))
+    evaluate = lambda obs: (jnp.asarray([0.5, -jnp.inf], dtype), jnp.asarray(value, dtype))
     model = EnvironmentModel(env, evaluate, decisive_moves=True)
     logits, found = model.predict(state, key=keys(1))
-    decides = value <= 1
-    np.testing.assert_array_equal(logits[0], [-20, 0] if decides else [0.5, -0.5])
-    np.testing.assert_array_equal(found, [1.0 if decides else value])
+    assert logits.dtype == found.dtype == dtype
+    expected = jnp.asarray([-1e4, 0] if most == 1 else [0.5, -np.inf], dtype)
+    np.testing.assert_array_equal(np.asarray(logits[0]), np.asarray(expected))
+    np.testing.assert_array_equal(np.float32(found), [np.maximum(np.float32(value), 1.0)])
 
 
 def test_a_search_sees_a_reply_that_its_prior_does_not():

@@ -111,8 +111,9 @@ def evaluate_batch(
     return jnp.where(legal, logits, -jnp.inf), value
 
 
-#: The logit of an action beside one that decides the episode.
-_NEVER = -20.0
+#: The logit of a legal action beside one that wins at once: none at any temperature, and finite in
+#: half precision, as `-inf` would mark it as illegal.
+_NEVER = -1e4
 
 
 class EnvironmentModel(
@@ -137,11 +138,13 @@ class EnvironmentModel(
         environment. Values that the evaluator learned with one gamma should be searched with it.
     - `evaluate_afterstate`: returns the value of ONE afterstate, with the reward of the move.
         Without it an afterstate has the value of the node behind one of its outcomes.
-    - `decisive_moves`: whether the model plays every action of a node that it evaluates, to see
-        which ones end the episode (Teytaud and Teytaud 2010, "On the huge benefit of decisive moves
-        in Monte-Carlo tree search algorithms"). Where the best of these pays at least the
-        evaluator's value, that is the node's value and the prior is theirs alone, however unlikely
-        the evaluator thinks them. For environments that are not random and hide nothing.
+    - `decisive_moves`: whether the model plays every legal action of a node that it evaluates, to
+        see which of them end the episode (Teytaud and Teytaud 2010, "On the huge benefit of
+        decisive moves in Monte-Carlo tree search algorithms"). A node is then worth at least what
+        such an action pays. Where one pays the greatest return of the environment, its attribute
+        `max_return` or 1, the prior is on such actions alone, however unlikely the evaluator thinks
+        them. It costs a step of every action, and is for environments that are not random and hide
+        nothing.
     """
 
     env: AbstractEnvironment
@@ -204,22 +207,28 @@ class EnvironmentModel(
     def predict(
         self, node: State, *, key: Key[Array, " batch"]
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
-        logits, value = evaluate_batch(self.evaluate, jax.vmap(self.env.observe)(node))
-        return self._decided(node, logits, value) if self.decisive_moves else (logits, value)
+        obs = jax.vmap(self.env.observe)(node)
+        logits, value = evaluate_batch(self.evaluate, obs)
+        return self._decided(node, obs, logits, value) if self.decisive_moves else (logits, value)
 
     def _decided(
-        self, node: State, logits: Float[Array, "batch actions"], value: Float[Array, " batch"]
+        self,
+        node: State,
+        obs: Observation,
+        logits: Float[Array, "batch actions"],
+        value: Float[Array, " batch"],
     ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        assert obs.legal is not None  # `evaluate_batch` refuses that
         actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
         # Nothing is random, so the key does not matter.
         after = lambda state, action: self.env.step(state, action, key=jr.key(0))[1]
         moves = jax.vmap(jax.vmap(after, (None, 0)), (0, None))(node, actions)
-        legal = logits > -jnp.inf
-        pays = jnp.where(legal & moves.last & (moves.discount == 0), moves.reward, -jnp.inf)
-        best = jnp.max(pays, axis=1).astype(value.dtype)
-        decides = (best >= value)[:, None]
-        chosen = jnp.where(pays == best[:, None], 0.0, _NEVER).astype(logits.dtype)
-        return jnp.where(decides & legal, chosen, logits), jnp.maximum(value, best)
+        ends = obs.legal & moves.last & (moves.discount == 0)
+        pays = jnp.where(ends, moves.reward, -jnp.inf)
+        wins = pays >= getattr(self.env, "max_return", 1.0)
+        won = jnp.any(wins, axis=1, keepdims=True) & obs.legal
+        logits = jnp.where(won, jnp.where(wins, 0.0, _NEVER).astype(logits.dtype), logits)
+        return logits, jnp.maximum(value, jnp.max(pays, axis=1).astype(value.dtype))
 
     def signal(
         self, node: State, action: Int[Array, " batch"], next_node: State

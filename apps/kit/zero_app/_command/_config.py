@@ -175,7 +175,8 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     """AlphaZero: temperature of the network's policy in the searches of the trained player. Above 1
     they try moves sooner that the network thinks unlikely."""
     decisive_moves: bool = False
-    """AlphaZero: let the searches of the trained player see which moves end the game at once."""
+    """AlphaZero: let the searches of the trained player see which moves end the game at once, for
+    which it tries every move of every position that a search reaches."""
     player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
     value_weight: NonNegative = 1.0
@@ -241,7 +242,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         player_model = None
         if self.decisive_moves:
             player_model = ft.partial(model, decisive_moves=True)
-            player_model(zero_train.indifferent)  # raises where they cannot be known
+            player_model(zero_train.indifferent, gamma=1.0)  # raises where they cannot be known
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
