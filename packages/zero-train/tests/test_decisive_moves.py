@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_envs import Game2048, Observation
+from zero_envs import Game2048, Observation, TimeLimit
 from zero_envs.testing import Corridor, Nim, NimState
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel
@@ -68,6 +68,15 @@ def test_an_end_is_the_least_value_and_the_prior_follows_the_greatest_return(val
     expected = jnp.asarray([-1e4, 0] if most == 1 else [0.5, -np.inf], dtype)
     np.testing.assert_array_equal(np.asarray(logits[0]), np.asarray(expected))
     np.testing.assert_array_equal(np.float32(found), [np.maximum(np.float32(value), 1.0)])
+
+
+def test_a_time_limit_is_no_end():
+    """A truncated episode pays nothing that a worse value could be raised to."""
+    env = TimeLimit(Corridor(), 1)
+    state = jax.vmap(lambda key: env.init(key=key))(keys(1))
+    evaluate = lambda obs: (jnp.zeros(2), jnp.float32(-3))
+    model = EnvironmentModel(env, evaluate, decisive_moves=True)
+    assert model.predict(state, key=keys(1))[1] == -3
 
 
 def test_a_search_sees_a_reply_that_its_prior_does_not():
