@@ -219,9 +219,10 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         """The planner of the trained player: without noise, it plays the most visited move, unless
         `parts` have another readout, and keeps the subtree of the move that was played. Over a
         model whose root needs the observation no tree can be kept: replace it by one without
-        `reuse`. `parts` are arguments of [`zero_search.TreeSearch.alphazero`][]."""
-        own: dict[str, Any] = {"c": self.exploration, "reuse": True, "kernels": "auto"}
-        return zero_search.TreeSearch.alphazero(self.player_simulations, **(own | parts))
+        `reuse`. `parts` are arguments of [`zero_search.TreeSearch`][]."""
+        rule = zero_search.PUCT(self.exploration)
+        own: dict[str, Any] = {"selection": rule, "reuse": True, "kernels": "auto"}
+        return zero_search.TreeSearch(self.player_simulations, **(own | parts))
 
     def alphazero(
         self,
