@@ -16,6 +16,8 @@ changed:
 - `decisive prior N`: the same over a model that sees which moves end the game at once;
 - `bound N`: of the actions with a tenth of the most visits that one is played whose Q-value less
   `N / sqrt(visits)` is highest (LCB), so with 0 the highest Q-value;
+- `proofs`, `decisive prior N proofs`: as `bound 1.0` and `decisive prior N`, and what finished games
+  prove is kept;
 - `symmetries N`: the network is asked for N of the board's symmetries at once, whose mean is taken,
   by the N-th part of the simulations: as many evaluations;
 - `gumbel`: Gumbel's search without noise.
@@ -100,8 +102,8 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
         rule = PUCT(times * c, transform, prior_temperature=heat)
         return by(TreeSearch(n, rule, reuse=True, **parts))
 
-    def decisive(heat: float) -> Callable[[EnvironmentModel], PlanningActor]:
-        player = puct(2.0, heat=heat, readout=bounds[1.0])
+    def decisive(heat: float, **parts: Any) -> Callable[[EnvironmentModel], PlanningActor]:
+        player = puct(2.0, heat=heat, readout=bounds[1.0], **parts)
         return lambda model: player(dataclasses.replace(model, decisive_moves=True))
 
     def turned(number: int) -> Callable[[EnvironmentModel], PlanningActor]:
@@ -113,6 +115,8 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
     return {
         **{f"prior {x}": puct(2.0, heat=x, readout=bounds[1.0]) for x in heats},
         **{f"decisive prior {x}": decisive(x) for x in (1.0, *heats)},
+        **{f"decisive prior {x} proofs": decisive(x, max_return=1.0) for x in (1.0, *heats)},
+        "proofs": puct(1.0, readout=bounds[1.0], max_return=1.0),
         **{f"exploration {x}": puct(x) for x in wider},
         **{f"bound {y}": puct(1.0, readout=bound) for y, bound in bounds.items()},
         **{
