@@ -30,15 +30,6 @@ _MAX_RETURNS = {"backgammon": 3.0, "kuhn_poker": 2.0, "leduc_holdem": 13.0}
 
 _KEY_FIELD = "_rng_key"
 
-_NEEDS_DATA = (
-    'PgxEnvironment("{game}"): this game needs a data file that must be downloaded, so it cannot '
-    "be made by its id; pass the pgx game that you constructed with the file, or one of: {allowed}."
-)
-_HIDDEN_OR_NOT = (
-    'PgxEnvironment(<game "{game}">): not one of pgx\'s own games, so it is not known whether its '
-    "state is fully observable; pass hidden=True or hidden=False."
-)
-
 
 class PgxState(eqx.Module):
     """A state of a pgx game.
@@ -161,7 +152,11 @@ def _make(game: str) -> Any:
     """Returns the same object for the same id, so that nothing is traced twice."""
     pgx = import_or_explain("pgx", "PgxEnvironment")
     if game in PGX_DOWNLOADED:
-        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(names_of("pgx"))))
+        raise ValueError(
+            f'PgxEnvironment("{game}"): this game needs a data file that must be downloaded, so it '
+            "cannot be made by its id; pass the pgx game that you constructed with the file, or "
+            f"one of: {', '.join(names_of('pgx'))}."
+        )
     if game not in pgx.available_envs():
         raise unknown("PgxEnvironment", game, names_of("pgx"))
     with default_numerics(f"pgx/{game}"):
@@ -170,7 +165,10 @@ def _make(game: str) -> Any:
 
 def _is_hidden(game: str) -> bool:
     if game not in import_or_explain("pgx", "PgxEnvironment").available_envs():
-        raise ValueError(_HIDDEN_OR_NOT.format(game=game))
+        raise ValueError(
+            f'PgxEnvironment(<game "{game}">): not one of pgx\'s own games, so it is not known '
+            "whether its state is fully observable; pass hidden=True or hidden=False."
+        )
     return game in PGX_HIDDEN
 
 

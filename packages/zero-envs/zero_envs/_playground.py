@@ -27,11 +27,6 @@ from ._physics import AbstractPhysicsEnvironment, building, calling
 
 _CALL = "PlaygroundEnvironment"
 
-_NEEDS_ROBOTS = (
-    'PlaygroundEnvironment("{name}"): it needs the models of robots of mujoco_menagerie, which '
-    "must be downloaded to {folder}; allowed without them: {allowed}."
-)
-
 
 class PlaygroundEnvironment(AbstractPhysicsEnvironment):
     """An environment of MuJoCo Playground without its wrappers: see
@@ -94,8 +89,11 @@ def _make(name: str, **options: Any) -> Any:
         registry = import_or_explain(PLAYGROUND, _CALL, "playground").registry
     known = names_of("playground")
     if name not in known and name in playground_names(*PLAYGROUND_ROBOTS):
-        folder, allowed = playground_menagerie(), ", ".join(sorted(known))
-        raise ValueError(_NEEDS_ROBOTS.format(name=name, folder=folder, allowed=allowed))
+        raise ValueError(
+            f'{_CALL}("{name}"): it needs the models of robots of mujoco_menagerie, which must be '
+            f"downloaded to {playground_menagerie()}; allowed without them: "
+            f"{', '.join(sorted(known))}."
+        )
     if name not in registry.ALL_ENVS:
         raise unknown(_CALL, name, known)
     try:
