@@ -42,12 +42,7 @@ _WIDTHS = {
     False: (3, 2, 1),
     True: (4, 3, 2, 1),
 }  # of a cell, with percents and a space between them or without
-_MEANINGS = (
-    ("*", "mine"),
-    ("X", "opened mine"),
-    ("F", "your flag"),
-    ("x", "wrong flag"),
-)
+_MEANINGS = (("*", "mine"), ("X", "opened mine"), ("F", "your flag"), ("x", "wrong flag"))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -14,12 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ._environment import check_count
-from ._foreign import (
-    Bounds,
-    check_foreign,
-    checked_bounds,
-    import_or_explain,
-)
+from ._foreign import Bounds, check_foreign, checked_bounds, import_or_explain
 from ._known import unknown
 from ._physics import AbstractPhysicsEnvironment, building, calling, PhysicsState
 

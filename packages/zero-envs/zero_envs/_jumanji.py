@@ -21,13 +21,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import (
-    check_foreign,
-    default_numerics,
-    import_or_explain,
-    raw_key,
-    strongly_typed,
-)
+from ._foreign import check_foreign, default_numerics, import_or_explain, raw_key, strongly_typed
 from ._known import JUMANJI_FACTORED, JUMANJI_HIDDEN, JUMANJI_RANDOM, unknown
 from ._sokoban import SokobanGenerator
 

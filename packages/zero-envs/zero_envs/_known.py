@@ -96,13 +96,7 @@ GYMNAX_HIDDEN = frozenset(
     }
 )
 _GYMNAX_CONTINUOUS = frozenset(
-    {
-        "MountainCarContinuous-v0",
-        "Pendulum-v1",
-        "PointRobot-misc",
-        "Reacher-misc",
-        "Swimmer-misc",
-    }
+    {"MountainCarContinuous-v0", "Pendulum-v1", "PointRobot-misc", "Reacher-misc", "Swimmer-misc"}
 )
 
 _GYMNASIUM_CONTINUOUS = frozenset(

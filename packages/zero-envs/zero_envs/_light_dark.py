@@ -126,10 +126,7 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
         stops = move == 0
         steps = state.steps + jnp.where(over, 0, 1)
         after = LightDarkState(
-            place,
-            jnp.where(over, state.reading, reading),
-            state.stopped | (stops & ~over),
-            steps,
+            place, jnp.where(over, state.reading, reading), state.stopped | (stops & ~over), steps
         )
         reward = self._reward(stops, (jnp.abs(place) < 1).astype(jnp.float32))
         truncated = steps >= self.max_steps

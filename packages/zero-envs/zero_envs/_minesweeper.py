@@ -144,9 +144,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
             self._shown(state), self.num_mines, 1, key=key, max_states=self.max_states
         )
         return MinesweeperState(
-            board=state.board,
-            mines=jnp.where(state.over, state.mines, mines),
-            over=state.over,
+            board=state.board, mines=jnp.where(state.over, state.mines, mines), over=state.over
         )
 
     def posterior(self, state: MinesweeperState) -> MinePosterior:

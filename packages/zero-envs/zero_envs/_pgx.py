@@ -15,13 +15,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import (
-    check_foreign,
-    default_numerics,
-    import_or_explain,
-    raw_key,
-    strongly_typed,
-)
+from ._foreign import check_foreign, default_numerics, import_or_explain, raw_key, strongly_typed
 from ._known import names_of, PGX_DOWNLOADED, PGX_HIDDEN, PGX_RANDOM, unknown
 
 

@@ -7,12 +7,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from ._environment import check_count
-from ._foreign import (
-    Bounds,
-    check_foreign,
-    checked_bounds,
-    import_or_explain,
-)
+from ._foreign import Bounds, check_foreign, checked_bounds, import_or_explain
 from ._known import (
     names_of,
     PLAYGROUND,

@@ -61,11 +61,7 @@ class EnvironmentReport(eqx.Module):
 
 
 def check_environment(
-    env: AbstractEnvironment[Any, Any],
-    *,
-    key: PRNGKeyArray,
-    num_steps: int = 64,
-    num_envs: int = 8,
+    env: AbstractEnvironment[Any, Any], *, key: PRNGKeyArray, num_steps: int = 64, num_envs: int = 8
 ) -> EnvironmentReport:
     """Plays random legal actions and checks the interface [`zero_envs.AbstractEnvironment`][].
 
