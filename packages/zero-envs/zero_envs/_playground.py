@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from ._environment import check_count
-from ._foreign import Bounds, check_foreign, checked_bounds, import_or_explain
+from ._foreign import Bounds, check_foreign, checked_bounds, import_or_explain, Limits
 from ._known import (
     names_of,
     PLAYGROUND,
@@ -36,8 +36,7 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
     max_steps: int
     action_size: int
     hidden: bool
-    _low: tuple[float, ...] = eqx.field(static=True)
-    _high: tuple[float, ...] = eqx.field(static=True)
+    _limits: Limits = eqx.field(static=True)
     _physics: ClassVar[str] = "data"
 
     def __init__(
@@ -73,7 +72,7 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
             )
         self.hidden = f".{PLAYGROUND_SUITE}." not in kind.__module__ if hidden is None else hidden
         self.max_steps, self.action_size = max_steps, int(self.env.action_size)
-        self._low, self._high = checked_bounds(_CALL, kind.__name__, (self.action_size,), bounds)
+        self._limits = checked_bounds(_CALL, kind.__name__, (self.action_size,), bounds)
 
 
 @ft.cache
