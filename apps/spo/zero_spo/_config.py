@@ -339,11 +339,11 @@ def presets(env: str, agent: str) -> dict[str, Config]:
         quick = base | kind | _ON_POLICY | (_BOUNDED if agent == "vmpo" else {})
         quick |= _TUNED.get((env, agent), {})
         large: dict[str, Any] = {"envs": 1024, "steps": 10_000_000, "batch": 512}
-        large = {} if (env, agent) in _TUNED else large
+        tiny: dict[str, Any] = quick | _TINY | {"length": 5}
         return {
-            "tuned": Config(**quick | large),
+            "tuned": Config(**quick if (env, agent) in _TUNED else quick | large),
             "quick": Config(**quick),
-            "tiny": Config(**quick | _TINY | {"length": 5}),
+            "tiny": Config(**tiny),
         }
     scale: dict[str, Any] = {} if small else {"envs": 1024, "steps": 10_000_000}
     reference = Config(**base | scale | kind)

@@ -312,8 +312,9 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     @property
     def num_outcomes(self) -> int:
         """How many observations may follow an action; 0 where their odds are not known."""
-        known = isinstance(self.filter, AbstractChanceFilter)
-        return self.filter.num_outcomes(self.env) if known else 0
+        if not isinstance(self.filter, AbstractChanceFilter):
+            return 0
+        return self.filter.num_outcomes(self.env)
 
     def init(self, *, key: PRNGKeyArray) -> FilteredState[State, Belief]:
         state_key, belief_key = jr.split(key)
