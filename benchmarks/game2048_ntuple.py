@@ -21,9 +21,8 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from _game2048 import ENTRIES, learn, Learner, model_of, new_learner, NTupleNetwork, row_tables
 
-from zero_cli._game2048 import learn, Learner, new_learner, row_tables
-from zero_cli._ntuple import ENTRIES, model_of, NTupleNetwork
 from zero_envs import Game2048
 from zero_search import SoftmaxQ, TreeSearch
 from zero_train import evaluate, PlanningActor

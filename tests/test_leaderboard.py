@@ -1,6 +1,5 @@
 """The leaderboard: its page is what its lines say, and what a speedrun counts."""
 
-import importlib.util
 import json
 import sys
 from typing import Any
@@ -10,17 +9,9 @@ import pytest
 from . import workspace
 
 
-def module(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location(path.rpartition("/")[2], workspace.ROOT / path)
-    assert spec is not None and spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
 @pytest.fixture
 def board():
-    return module("docs/_leaderboard.py")
+    return workspace.module("docs/_leaderboard.py")
 
 
 def line(**changes: Any) -> dict[str, Any]:
@@ -68,7 +59,7 @@ def test_a_line_that_lacks_something_is_named(board):
 
 def test_a_speedrun_counts_the_first_player_that_passes(monkeypatch, tmp_path):
     """Bars are tried in order until one is missed, and equal flags are measured once."""
-    speedrun, asked = module("benchmarks/_speedrun.py"), []
+    speedrun, asked = workspace.module("benchmarks/_speedrun.py"), []
     strength = {100: 0.4, 200: 0.8, 300: 0.9}
 
     def eval_says(app, words):
@@ -110,7 +101,7 @@ def test_a_speedrun_counts_the_first_player_that_passes(monkeypatch, tmp_path):
 )
 def test_what_would_make_a_wrong_line_is_refused(flags, said, monkeypatch, capsys):
     """Before a minute is trained."""
-    speedrun = module("benchmarks/_speedrun.py")
+    speedrun = workspace.module("benchmarks/_speedrun.py")
     monkeypatch.setattr(speedrun, "trained", lambda words: pytest.fail("it trained"))
     monkeypatch.setattr(sys, "argv", ["speedrun", "short", *flags])
     with pytest.raises(SystemExit) as stopped:
@@ -119,7 +110,7 @@ def test_what_would_make_a_wrong_line_is_refused(flags, said, monkeypatch, capsy
 
 
 def test_a_training_that_fails_says_so_in_its_own_words(monkeypatch, capfd):
-    speedrun = module("benchmarks/_speedrun.py")
+    speedrun = workspace.module("benchmarks/_speedrun.py")
     monkeypatch.setattr(sys, "executable", "false")
     with pytest.raises(SystemExit) as stopped:
         speedrun.trained(["train", "othello"])

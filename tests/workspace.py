@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib.util
 import io
 import pathlib
 import re
@@ -37,6 +38,15 @@ def import_name(member: pathlib.Path) -> str:
 def sources(member: pathlib.Path) -> Iterator[pathlib.Path]:
     """The modules that a member ships."""
     yield from sorted((member / import_name(member)).rglob("*.py"))
+
+
+def module(path: str) -> Any:
+    """What a file is that belongs to no package, such as a benchmark."""
+    spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
 
 
 def run_page(name: str) -> tuple[SimpleNamespace, list[str], list[str]]:

@@ -37,10 +37,7 @@ def find_layouts(
 
 
 def calibrated(
-    layouts: Bool[Array, "layouts cells"],
-    risk: Float[Array, "rows columns"],
-    *,
-    steps: int = 30,
+    layouts: Bool[Array, "layouts cells"], risk: Float[Array, "rows columns"]
 ) -> Float[Array, " layouts"]:
     """Weights with which the probability of a mine in each cell is `risk`, as far as possible.
 
@@ -62,5 +59,5 @@ def calibrated(
         move = jnp.linalg.solve(scatter + 1e-2 * jnp.eye(size, dtype=jnp.float32), mean)
         return dual - move / jnp.maximum(1.0, jnp.max(jnp.abs(centred @ move)))
 
-    dual = jax.lax.fori_loop(0, steps, step, jnp.zeros(size, jnp.float32))
+    dual = jax.lax.fori_loop(0, 30, step, jnp.zeros(size, jnp.float32))
     return jax.nn.softmax(x @ dual)

@@ -65,10 +65,7 @@ def _play(run: StoredRun, known: bool) -> list[str]:
     names = FOLLOWED if run.evaluations else ()
     rows = {name: [row for row in run.evaluations if row["agent"] == name] for name in names}
     levels = lambda i: [("bound", BOUND[i]), ("hand-written", KNOWN["tiebreak"][i])]
-    parts = [
-        ("Games won", WON, 0, True),
-        ("Safe cells opened", RETURN, 1, False),
-    ]
+    parts = [("Games won", WON, 0, True), ("Safe cells opened", RETURN, 1, False)]
     return [
         chart(
             run,

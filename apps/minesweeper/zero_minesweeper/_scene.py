@@ -38,16 +38,9 @@ _RISKS = (
 # `a` to `z`, then `aa`; more than any board has.
 _COLUMNS = [*string.ascii_lowercase, *map("".join, product(string.ascii_lowercase, repeat=2))]
 _MARK = Style(color="#000000", bgcolor="#ffffff", bold=True)
-_WIDTHS = {
-    False: (3, 2, 1),
-    True: (4, 3, 2, 1),
-}  # of a cell, with percents and a space between them or without
-_MEANINGS = (
-    ("*", "mine"),
-    ("X", "opened mine"),
-    ("F", "your flag"),
-    ("x", "wrong flag"),
-)
+#: Of a cell, with percents and a space between them or without.
+_WIDTHS = {False: (3, 2, 1), True: (4, 3, 2, 1)}
+_MEANINGS = (("*", "mine"), ("X", "opened mine"), ("F", "your flag"), ("x", "wrong flag"))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

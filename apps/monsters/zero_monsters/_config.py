@@ -5,14 +5,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Interval
 
-from zero_app import (
-    AbstractAdamWConfig,
-    as_usage_error,
-    Count,
-    Fraction,
-    NonNegative,
-    UsageError,
-)
+from zero_app import AbstractAdamWConfig, as_usage_error, Count, Fraction, NonNegative, UsageError
 
 from ._names import checked, PlannerError, PlannerName
 

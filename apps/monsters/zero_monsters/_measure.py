@@ -25,12 +25,7 @@ _ROLLOUTS_AT_ONCE = 250
 
 
 def measure(
-    env: Monsters,
-    oracle: MonstersOracle,
-    actor: AbstractActor,
-    *,
-    rollouts: int,
-    key: PRNGKeyArray,
+    env: Monsters, oracle: MonstersOracle, actor: AbstractActor, *, rollouts: int, key: PRNGKeyArray
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Plays `rollouts` rollouts, at least 2. Rollout `i` depends only on `key` and `i`.
 

@@ -34,11 +34,7 @@ def page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
         row = next(row for row in rows if row["step"] == rows[-1]["step"])
         returned = f"return of 32 steps, {_label(row)} (95 %)"
         newest = {returned: RETURN.shown(row), "won": _percent(row["win_rate"])}
-    return newest, [
-        charts("Play", *_play(run, world)),
-        tables(_comparison(run, world)),
-        learning,
-    ]
+    return newest, [charts("Play", *_play(run, world)), tables(_comparison(run, world)), learning]
 
 
 def _play(run: StoredRun, world: str) -> list[str]:

@@ -250,8 +250,6 @@ _BALANCED: dict[str, Any] = {
     "evaluate_every": 10,
     "episodes": 16,
 }
-#: The paper's number, because each takes ten times as long as one of perceptrons.
-_SEEN: dict[str, Any] = {"updates": 16}
 _TINY: dict[str, Any] = {
     "envs": 8,
     "steps": 128,
@@ -267,7 +265,6 @@ _TINY: dict[str, Any] = {
     "episodes": 2,
     "evaluate_every": 2,
 }
-_TINY_WINDOWS: dict[str, Any] = {"length": 5}
 #: Of ppo and vmpo: ten times through 64 windows, eight at a time.
 _ON_POLICY: dict[str, Any] = {
     "steps": 100_000,
@@ -342,11 +339,11 @@ def presets(env: str, agent: str) -> dict[str, Config]:
         quick = base | kind | _ON_POLICY | (_BOUNDED if agent == "vmpo" else {})
         quick |= _TUNED.get((env, agent), {})
         large: dict[str, Any] = {"envs": 1024, "steps": 10_000_000, "batch": 512}
-        large = {} if (env, agent) in _TUNED else large
+        tiny: dict[str, Any] = quick | _TINY | {"length": 5}
         return {
-            "tuned": Config(**quick | large),
+            "tuned": Config(**quick if (env, agent) in _TUNED else quick | large),
             "quick": Config(**quick),
-            "tiny": Config(**quick | _TINY | _TINY_WINDOWS),
+            "tiny": Config(**tiny),
         }
     scale: dict[str, Any] = {} if small else {"envs": 1024, "steps": 10_000_000}
     reference = Config(**base | scale | kind)
@@ -358,7 +355,8 @@ def presets(env: str, agent: str) -> dict[str, Config]:
     tuned = _TUNED.get((env, agent))
     quick: dict[str, Any] = base | kind | _SMALL | {"episodes": 16, "evaluate_every": 20}
     if _sees_image(env):
-        quick |= _SEEN
+        # The paper's number, because each takes ten times as long as one of perceptrons.
+        quick |= {"updates": 16}
     return {
         "tuned": reference if tuned is None else Config(**base | kind | tuned),
         "quick": Config(**quick),

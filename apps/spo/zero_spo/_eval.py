@@ -109,12 +109,8 @@ def describe(config: Config, loop: Loop) -> list[str]:
     loop = dataclasses.replace(loop, mesh=data_mesh(1), actor_devices=0)
     shape = template(loop)
     state: Any = shape.agent
-    networks = (
-        (state.params.policy, state.params.value)
-        if config.on_policy
-        else (state.online.policy, state.online.critic)
-    )
-    policy, critic = map(_size, networks)
+    learned = state.params if config.on_policy else state.online
+    critic = _size(learned.value if config.on_policy else learned.critic)
     learns: Any = lambda state: run_step(loop, state)
     if isinstance(loop.env, Hosted):  # of which acting is not one program
         learns = lambda state: learn_half(loop, None, state)
@@ -122,7 +118,8 @@ def describe(config: Config, loop: Loop) -> list[str]:
     total = config.blocks * rows
     rounded = "" if total == config.steps else f" (--steps {config.steps:,} in whole blocks)"
     return [
-        f"{config.agent} on {config.env}: policy of {policy:,} parameters, critic of {critic:,}",
+        f"{config.agent} on {config.env}: policy of {_size(learned.policy):,} parameters, "
+        f"critic of {critic:,}",
         f"{config.blocks:,} blocks of {config.envs} environments x {config.unroll} rows are "
         f"{total:,}{rounded}; the final state of an episode is a row too",
         f"a block is {config.updates} gradient steps and {_scaled(flops)}FLOP of matrix products",

@@ -161,7 +161,6 @@ def _cube(stickers: Int[np.ndarray, "6 rows columns"]) -> list[list[str]]:
         rows.append([])
         for face in faces:
             seen = stickers[face or 0, line].tolist()
-            rows[-1] += ["  " if face is None else f"{_COLOURS[colour]} " for colour in seen] + [
-                " "
-            ]
+            rows[-1] += ["  " if face is None else f"{_COLOURS[colour]} " for colour in seen]
+            rows[-1].append(" ")
     return rows

@@ -16,11 +16,7 @@ OWN_APPS = {
 #: The agents of the app `spo`.
 SPO_AGENTS = ("spo", "mpo", "ppo", "vmpo")
 #: Environments and the agents of the app `spo` that were tuned for them.
-TUNED = {
-    "cartpole": SPO_AGENTS,
-    "pendulum": SPO_AGENTS,
-    "brax/inverted_pendulum": ("spo", "mpo"),
-}
+TUNED = {"cartpole": SPO_AGENTS, "pendulum": SPO_AGENTS, "brax/inverted_pendulum": ("spo", "mpo")}
 #: Agents that observe an environment and never step one to plan, so that nothing hidden reaches
 #: them.
 OBSERVERS = ("ppo", "vmpo", "mpo", "muzero", "stochastic", "sampled")

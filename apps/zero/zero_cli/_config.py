@@ -15,10 +15,6 @@ from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, Usa
 Agent = Literal["alphazero", "expert", "muzero", "stochastic", "sampled", "sampled-alphazero"]
 
 
-#: What AlphaZero's trained player searches by.
-_OF_PLAYERS = "player_exploration", "prior_temperature", "decisive_moves"
-
-
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractTreeSearchConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
@@ -122,28 +118,23 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
-        used = {
-            "consistency": self.learns_model,
-            "correction": self.learns_model,
-            "reward_weight": self.learns_model,
-            "value_prefix": self.agent in ("muzero", "sampled"),
-            "memory": self.agent == "muzero",
-            "memory_steps": self.memory,
-            "entropy_decay": self.agent in ("expert", "sampled-alphazero"),
-            "value_scale": self.agent == "expert" and self.search == "gumbel",
-            **dict.fromkeys(_OF_PLAYERS, self.agent == "alphazero"),
-        }
-        others = {
-            "memory_steps": "--memory",
-            "entropy_decay": "--agent expert",
-            "value_scale": "--agent expert --search gumbel",
-            **dict.fromkeys(_OF_PLAYERS, "--agent alphazero"),
+        windows = self.agent in ("expert", "sampled-alphazero")
+        scaled = self.agent == "expert" and self.search == "gumbel"
+        models = ("consistency", "correction", "reward_weight")
+        players = ("player_exploration", "prior_temperature", "decisive_moves")
+        needs = {
+            **dict.fromkeys(models, (self.learns_model, "--agent muzero")),
+            "value_prefix": (self.agent in ("muzero", "sampled"), "--agent muzero"),
+            "memory": (self.agent == "muzero", "--agent muzero"),
+            "memory_steps": (self.memory, "--memory"),
+            "entropy_decay": (windows, "--agent expert"),
+            "value_scale": (scaled, "--agent expert --search gumbel"),
+            **dict.fromkeys(players, (self.agent == "alphazero", "--agent alphazero")),
         }
         unused = {**AbstractTreeSearchConfig.absent, **self.absent}
-        for name, is_used in used.items():
+        for name, (is_used, needed) in needs.items():
             if not is_used and getattr(self, name) != unused[name]:
                 given = f"--{name.replace('_', '-')}"
-                needed = others.get(name, "--agent muzero")
                 # A preset may have given it.
                 out = "give --value-scale 0" if name == "value_scale" else "leave it out"
                 raise UsageError(f"{given} was given without {needed}; {out}, or give both.")
@@ -159,7 +150,6 @@ class Config(AbstractTreeSearchConfig):
                 f"--capacity {self.capacity} has no window of --model-steps {self.model_steps}"
                 f"{remembered} and --n-steps {self.n_steps}; give at least {self.model_window}."
             )
-        windows = self.agent in ("expert", "sampled-alphazero")
         if windows and self.window <= self.n_steps:
             raise UsageError(
                 f"--window {self.window} has no return of --n-steps {self.n_steps}; give at least "

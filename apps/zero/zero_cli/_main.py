@@ -120,10 +120,8 @@ def _train(command: str, words: list[str]) -> None:
     """Runs `train` or `sweep` of the app that plays an environment."""
     what, folder = "Train a player of an environment", "runs"
     if command == "sweep":
-        what, folder = (
-            "Search for the flags with which training in an environment ends best",
-            "sweeps",
-        )
+        what = "Search for the flags with which training in an environment ends best"
+        folder = "sweeps"
     if words[:1] in (["-h"], ["--help"]):
         print(
             f"usage: zero {command} ENV [flags]\n\n"

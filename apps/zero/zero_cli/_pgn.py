@@ -33,22 +33,14 @@ _TOKEN = re.compile(
 )
 _NUMBER = re.compile("^(?:[0-9]*[.\u2026]+|[0-9]+$)")
 #: What ChessBase and books print, as the notation has it: figurines, dashes, signs of their own.
-_PRINTED = str.maketrans(
-    dict(
-        zip(
-            "\u2654\u2655\u2656\u2657\u2658\u265a\u265b\u265c\u265d\u265e", 2 * "KQRBN", strict=True
-        )
-    )
-    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")
-    | dict.fromkeys("\u2659\u265f\u200b\u2060\ufe0e\ufe0f\ufeff", "")
-    | {
-        "\u00d7": "x",
-        "\u00bd": "1/2",
-        "\u203c": "!!",
-        "\u2047": "??",
-        "\u2048": "?!",
-        "\u2049": "!?",
-    }
+_PRINTED: dict[int, Any] = str.maketrans(
+    "\u2654\u2655\u2656\u2657\u2658\u265a\u265b\u265c\u265d\u265e"
+    "\u00d7\u2010\u2011\u2012\u2013\u2014\u2212",
+    "KQRBNKQRBNx------",
+    "\u2659\u265f\u200b\u2060\ufe0e\ufe0f\ufeff",
+)
+_PRINTED |= str.maketrans(
+    {"\u00bd": "1/2", "\u203c": "!!", "\u2047": "??", "\u2048": "?!", "\u2049": "!?"}
 )
 #: Judgements: of a move, at its end, and of a position, alone or there.
 _JUDGED = "+#!?\u00b1\u2213\u2a71\u2a72\u221e\u25a1\u2191\u2192\u21c6\u27f3\u2295\u2a00\u25b3\u2313"

@@ -127,18 +127,11 @@ class Pieces:
         signs = {"": "."} | self._by_words(sides, (self.letters, small))
         width = 1 + max(map(len, self.letters))
         line = lambda head, entries: head + "".join(entry.rjust(width) for entry in entries)
-        rows = range(0, len(names), self.columns)
-        return "\n".join(
-            [
-                line(" ", [name[0] for name in names[: self.columns]]),
-                *(
-                    line(names[i][1], [signs[word] for word in words[i : i + self.columns]])
-                    for i in rows
-                ),
-                f"{sides[0]} in capital letters, {sides[1]} in small ones",
-                *([] if self.hand is None else [self.in_hand(game)]),
-            ]
-        )
+        lines = [line(" ", [name[0] for name in names[: self.columns]])]
+        for i in range(0, len(names), self.columns):
+            lines.append(line(names[i][1], [signs[word] for word in words[i : i + self.columns]]))
+        lines.append(f"{sides[0]} in capital letters, {sides[1]} in small ones")
+        return "\n".join(lines if self.hand is None else [*lines, self.in_hand(game)])
 
     def cells(self, game: Game) -> list[str]:
         """The pieces on the cells, in words."""
@@ -176,9 +169,8 @@ class Pieces:
         if self.chess:
             return board.tolist()
         kinds = len(self.kinds)
-        return np.where(
-            board < 0, 0, np.where(board < kinds, board + 1, kinds - 1 - board)
-        ).tolist()
+        pieces = np.where(board < kinds, board + 1, kinds - 1 - board)
+        return np.where(board < 0, 0, pieces).tolist()
 
 
 def _chess(size: int, board: Callable[[Any], Any]) -> Pieces:

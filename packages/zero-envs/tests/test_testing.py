@@ -13,6 +13,7 @@ from zero_envs import (
     AbstractDiscreteEnvironment,
     AbstractHiddenEnvironment,
     Observation,
+    Othello,
     TimeLimit,
     Transition,
 )
@@ -71,6 +72,14 @@ def test_time_limit_keeps_the_opponents_sign():
     state, transition = env.step(env.init(key=jr.key(0)), jnp.int32(0), key=jr.key(0))
     assert (transition.reward, transition.discount, transition.last) == (0, -1, True)
     assert int(state.inner.heap) == 6
+
+
+def test_a_time_limit_says_what_its_environment_says():
+    """Players would otherwise take a win for the greatest return, or one player for two."""
+    env = TimeLimit(Othello(disc_weight=0.5), max_steps=3)
+    assert (env.max_return, env.num_players) == (1.5, 2)
+    for name in ("max_return", "num_players", "random", "disc_weight"):
+        assert not hasattr(TimeLimit(Nim(), max_steps=3), name)
 
 
 class Cards(AbstractHiddenEnvironment[Any]):

@@ -37,10 +37,7 @@ if typing.TYPE_CHECKING:
         AdaptedState as AdaptedState,
         ContinuousAdaptedEnvironment as ContinuousAdaptedEnvironment,
     )
-    from ._backgammon import (
-        Backgammon as Backgammon,
-        BackgammonAfterstate as BackgammonAfterstate,
-    )
+    from ._backgammon import Backgammon as Backgammon, BackgammonAfterstate as BackgammonAfterstate
     from ._brax import BraxEnvironment as BraxEnvironment
     from ._code import load_class as load_class, own_code as own_code
     from ._control import (
@@ -81,11 +78,7 @@ if typing.TYPE_CHECKING:
         gymnasium_environment as gymnasium_environment,
     )
     from ._gymnax import gymnax_environment as gymnax_environment
-    from ._hosted import (
-        AbstractWorlds as AbstractWorlds,
-        Hosted as Hosted,
-        HostStep as HostStep,
-    )
+    from ._hosted import AbstractWorlds as AbstractWorlds, Hosted as Hosted, HostStep as HostStep
     from ._jumanji import (
         FactoredJumanjiEnvironment as FactoredJumanjiEnvironment,
         JumanjiEnvironment as JumanjiEnvironment,

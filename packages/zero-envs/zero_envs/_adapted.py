@@ -25,6 +25,7 @@ from ._foreign import (
     Bounds,
     checked_bounds,
     default_numerics,
+    Limits,
     raw_key,
     strongly_typed,
     with_keys,
@@ -144,14 +145,13 @@ class ContinuousAdaptedEnvironment(
     hidden: bool
     max_steps: int | None
     _shape: tuple[int, ...] = eqx.field(static=True)
-    _low: tuple[float, ...] = eqx.field(static=True)
-    _high: tuple[float, ...] = eqx.field(static=True)
+    _limits: Limits = eqx.field(static=True)
 
     def step(
         self, state: AdaptedState, action: Float[Array, " action_size"], *, key: PRNGKeyArray
     ) -> tuple[AdaptedState, Transition]:
         check_vector(self, action)
-        action = within_bounds(action, self._low, self._high).reshape(self._shape)
+        action = within_bounds(action, self._limits).reshape(self._shape)
         return _step(self.library, state, action, key)
 
     def observe(self, state: AdaptedState) -> Observation:
@@ -163,9 +163,9 @@ def continuous(
 ) -> ContinuousAdaptedEnvironment:
     """The environment of a library whose actions are arrays of that shape within bounds. `known`
     are the fields that do not depend on what the actions are."""
-    low, high = checked_bounds(library.call, library.name, shape, bounds)
+    limits = checked_bounds(library.call, library.name, shape, bounds)
     return ContinuousAdaptedEnvironment(
-        library=library, action_size=len(low), _shape=tuple(shape), _low=low, _high=high, **known
+        library=library, action_size=len(limits[0]), _shape=tuple(shape), _limits=limits, **known
     )
 
 

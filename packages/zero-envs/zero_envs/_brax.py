@@ -14,15 +14,12 @@ import numpy as np
 from jaxtyping import Array
 
 from ._environment import check_count
-from ._foreign import (
-    Bounds,
-    check_foreign,
-    checked_bounds,
-    import_or_explain,
-)
+from ._foreign import Bounds, check_foreign, checked_bounds, import_or_explain, Limits
 from ._known import unknown
 from ._physics import AbstractPhysicsEnvironment, building, calling, PhysicsState
 
+
+_CALL = "BraxEnvironment"
 
 # The physics backends of brax; not every environment supports all of them.
 _BACKENDS = ("generalized", "mjx", "positional", "spring")
@@ -39,8 +36,7 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
     max_steps: int
     action_size: int
     hidden: bool
-    _low: tuple[float, ...] = eqx.field(static=True)
-    _high: tuple[float, ...] = eqx.field(static=True)
+    _limits: Limits = eqx.field(static=True)
     _physics: ClassVar[str] = "pipeline_state"
 
     def __init__(
@@ -61,19 +57,14 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
             dimension. By default, [-1, 1] for brax's own environments and the actuators' range for
             others.
         """
-        check_count("BraxEnvironment", max_steps=max_steps)
+        check_count(_CALL, max_steps=max_steps)
         self.env = _make(env, backend) if isinstance(env, str) else env
-        check_foreign(
-            "BraxEnvironment", self.env, "a name or a brax.envs.Env", "action_size", "reset"
-        )
+        check_foreign(_CALL, self.env, "a name or a brax.envs.Env", "action_size", "reset")
         _mend_fluids()
-        self.max_steps = max_steps
-        self.action_size = int(self.env.action_size)
+        self.max_steps, self.action_size = max_steps, int(self.env.action_size)
         self.hidden = False
-        bounds = _bounds(self.env) if bounds is None else bounds
-        self._low, self._high = checked_bounds(
-            "BraxEnvironment", type(self.env).__name__, (self.action_size,), bounds
-        )
+        kind, bounds = type(self.env).__name__, _bounds(self.env) if bounds is None else bounds
+        self._limits = checked_bounds(_CALL, kind, (self.action_size,), bounds)
 
     def render(self, states: Sequence[PhysicsState], *, height: int = 480) -> str:
         """An HTML page with brax's viewer of an episode, one frame for each state.
@@ -89,14 +80,13 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
 def _make(name: str, backend: str | None) -> Any:
     registry = _envs()._envs
     if name not in registry:
-        raise unknown("BraxEnvironment", name, registry)
+        raise unknown(_CALL, name, registry)
     for choice in _DEFAULT_BACKENDS if backend is None else (backend,):
         if choice in _BACKENDS and (env := _build(name, choice)) is not None:
             return env
     allowed = ", ".join(x for x in _BACKENDS if _build(name, x) is not None)
     raise ValueError(
-        f'BraxEnvironment("{name}", backend="{backend}"): {name} has no such backend; allowed: '
-        f"{allowed}."
+        f'{_CALL}("{name}", backend="{backend}"): {name} has no such backend; allowed: {allowed}.'
     )
 
 
@@ -114,7 +104,7 @@ def _build(name: str, backend: str) -> Any:
 def _envs() -> Any:
     # On import MuJoCo prints which optional parts are missing.
     with calling("brax"), contextlib.redirect_stdout(None):
-        return import_or_explain("brax.envs", "BraxEnvironment")
+        return import_or_explain("brax.envs", _CALL)
 
 
 def _mend_fluids() -> None:

@@ -238,11 +238,7 @@ class AbstractObservedEnvironment(AbstractDiscreteEnvironment[State], Generic[St
 
     @abc.abstractmethod
     def observation_log_prob(
-        self,
-        observation: Observation,
-        state: State,
-        action: Int[Array, ""],
-        next_state: State,
+        self, observation: Observation, state: State, action: Int[Array, ""], next_state: State
     ) -> Float[Array, ""]:
         """The log-probability, or log-density, of an observation after a step; `-inf` where the
         step cannot show it.

@@ -312,13 +312,9 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
     @property
     def num_outcomes(self) -> int:
         """How many observations may follow an action; 0 where their odds are not known."""
-        known = isinstance(self.filter, AbstractChanceFilter)
-        return self._known.num_outcomes(self.env) if known else 0
-
-    @property
-    def _known(self) -> AbstractChanceFilter[Any, Any]:
-        assert isinstance(self.filter, AbstractChanceFilter)  # `num_outcomes` is 0 otherwise
-        return self.filter
+        if not isinstance(self.filter, AbstractChanceFilter):
+            return 0
+        return self.filter.num_outcomes(self.env)
 
     def init(self, *, key: PRNGKeyArray) -> FilteredState[State, Belief]:
         state_key, belief_key = jr.split(key)
@@ -369,18 +365,19 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
         self, afterstate: BeliefAfterstate[State, Belief]
     ) -> Float[Array, " outcomes"]:
         """The log-probabilities of what will be observed."""
-        belief = afterstate.before.belief
-        return self._known.outcome_logits(self.env, belief, afterstate.action)
+        assert isinstance(self.filter, AbstractChanceFilter)  # `num_outcomes` is 0 otherwise
+        return self.filter.outcome_logits(self.env, afterstate.before.belief, afterstate.action)
 
     def resolve(
         self, afterstate: BeliefAfterstate[State, Belief], outcome: Int[Array, ""]
     ) -> tuple[FilteredState[State, Belief], Transition]:
         """What follows where that is observed. The reward is the one to be expected, and what is
         hidden in the next state is forgotten."""
+        assert isinstance(self.filter, AbstractChanceFilter)
         belief, action = afterstate.before.belief, afterstate.action
         # Always the same keys, made here: in a loop JAX would take those from outside for reused.
         step_key, update_key = jr.split(jr.key(0 * outcome))
-        after, transition = self._known.outcome(self.env, belief, action, outcome, key=step_key)
+        after, transition = self.filter.outcome(self.env, belief, action, outcome, key=step_key)
         obs, last = self.env.observe(after), transition.last
         belief, expected = self.filter.update(self.env, belief, action, obs, last, key=update_key)
         state = self.forget(FilteredState(after, belief, obs))

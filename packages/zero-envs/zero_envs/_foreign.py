@@ -94,11 +94,11 @@ def with_keys(like: Any, tree: Any, key: PRNGKeyArray) -> Any:
 
 #: The lowest and the highest action, each a number or one for each dimension.
 Bounds = tuple[ArrayLike | Sequence[float], ArrayLike | Sequence[float]]
+#: The same, once they are known to be finite: one number for each dimension.
+Limits = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def checked_bounds(
-    call: str, name: str, shape: tuple[int, ...], bounds: Bounds
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def checked_bounds(call: str, name: str, shape: tuple[int, ...], bounds: Bounds) -> Limits:
     """The lowest and the highest action of that shape, flat, once they are known to be finite.
     `call` and the `name` of what it was given are for the message."""
     try:
@@ -119,11 +119,9 @@ def checked_bounds(
     return tuple(low.tolist()), tuple(high.tolist())
 
 
-def within_bounds(
-    action: Float[Array, " size"], low: tuple[float, ...], high: tuple[float, ...]
-) -> Float[Array, " size"]:
-    """An action from -1 to 1, which is clipped to that, as one from `low` to `high`."""
-    least, most = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+def within_bounds(action: Float[Array, " size"], limits: Limits) -> Float[Array, " size"]:
+    """An action from -1 to 1, which is clipped to that, as one within the limits."""
+    least, most = (jnp.asarray(x, jnp.float32) for x in limits)
     return least + (jnp.clip(action, -1.0, 1.0) + 1.0) * 0.5 * (most - least)
 
 

@@ -147,9 +147,7 @@ class Game2048(AbstractChanceEnvironment[Game2048State]):
         return self.raw(state).to_svg(scale=scale)
 
 
-def _slide(
-    lines: Int8[Array, "lines 4"],
-) -> tuple[Int8[Array, "lines 4"], Float[Array, ""]]:
+def _slide(lines: Int8[Array, "lines 4"]) -> tuple[Int8[Array, "lines 4"], Float[Array, ""]]:
     """Lines after sliding left and merging equal neighbours once, and the points."""
     a, b, c, d = _pack(*jnp.unstack(lines, axis=1))
     zero, points = jnp.zeros_like(a), jnp.zeros((), jnp.float32)

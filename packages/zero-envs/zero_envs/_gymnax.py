@@ -6,19 +6,8 @@ from typing import Any
 import jax
 from jaxtyping import Array
 
-from ._adapted import (
-    AdaptedEnvironment,
-    continuous,
-    ContinuousAdaptedEnvironment,
-    Library,
-    Stepped,
-)
-from ._foreign import (
-    Bounds,
-    check_foreign,
-    default_numerics,
-    import_or_explain,
-)
+from ._adapted import AdaptedEnvironment, continuous, ContinuousAdaptedEnvironment, Library, Stepped
+from ._foreign import Bounds, check_foreign, default_numerics, import_or_explain
 from ._known import GYMNAX_DOWNLOADED, names_of, unknown
 
 

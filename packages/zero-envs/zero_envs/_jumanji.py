@@ -21,13 +21,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import (
-    check_foreign,
-    default_numerics,
-    import_or_explain,
-    raw_key,
-    strongly_typed,
-)
+from ._foreign import check_foreign, default_numerics, import_or_explain, raw_key, strongly_typed
 from ._known import JUMANJI_FACTORED, JUMANJI_HIDDEN, JUMANJI_RANDOM, unknown
 from ._sokoban import SokobanGenerator
 
@@ -366,8 +360,9 @@ def _unlimited(env: Any) -> tuple[Any, int | None]:
 
 def _num_values(call: str, env: Any) -> tuple[int, ...]:
     spec = env.action_spec
-    values = getattr(spec, "num_values", None)
-    if values is None and _counts_from_zero(spec):
+    values, minimum = getattr(spec, "num_values", None), getattr(spec, "minimum", None)
+    bounded = minimum is not None and np.issubdtype(spec.dtype, np.integer)
+    if values is None and bounded and not np.any(minimum):  # as those of `MultiCVRP` are
         values = np.broadcast_to(np.asarray(spec.maximum, np.int64) + 1, spec.shape)
     if values is None:
         raise ValueError(
@@ -376,12 +371,6 @@ def _num_values(call: str, env: Any) -> tuple[int, ...]:
             "environment."
         )
     return tuple(np.ravel(np.asarray(values)).tolist())
-
-
-def _counts_from_zero(spec: Any) -> bool:
-    """Whether a bounded spec is discrete, as that of `MultiCVRP` is."""
-    minimum = getattr(spec, "minimum", None)
-    return minimum is not None and np.issubdtype(spec.dtype, np.integer) and not np.any(minimum)
 
 
 def _joint_legal(state: JumanjiState, num_values: tuple[int, ...]) -> Bool[Array, " actions"]:

@@ -31,23 +31,18 @@ class EnvironmentFacts(NamedTuple):
     hosted: bool = False
 
 
-_FILTERED = EnvironmentFacts("discrete", hidden=True, resamples=True)
 _OWN = {
-    "2048": EnvironmentFacts("discrete", chance=True),
+    **dict.fromkeys(("2048", "monsters"), EnvironmentFacts("discrete", chance=True)),
     "cartpole": EnvironmentFacts("discrete"),
-    "lasertag": _FILTERED,
-    "lightdark": _FILTERED,
-    "lightdark-10": _FILTERED,
-    "lightdark-5": _FILTERED,
-    "minesweeper": EnvironmentFacts("discrete", hidden=True, resamples=True),
-    "monsters": EnvironmentFacts("discrete", chance=True),
     "othello": EnvironmentFacts("discrete", 2),
     "pendulum": EnvironmentFacts("continuous"),
-    "rocksample-11-11": _FILTERED,
-    "rocksample-15-15": _FILTERED,
-    "rocksample-7-8": _FILTERED,
-    "tag": _FILTERED,
-    "tiger": _FILTERED,
+    **dict.fromkeys(
+        (
+            *("lasertag", "lightdark", "lightdark-10", "lightdark-5", "minesweeper"),
+            *("rocksample-11-11", "rocksample-15-15", "rocksample-7-8", "tag", "tiger"),
+        ),
+        EnvironmentFacts("discrete", hidden=True, resamples=True),
+    ),
 }
 
 #: The two-player card games of pgx, whose state is only partly observable.
@@ -101,13 +96,7 @@ GYMNAX_HIDDEN = frozenset(
     }
 )
 _GYMNAX_CONTINUOUS = frozenset(
-    {
-        "MountainCarContinuous-v0",
-        "Pendulum-v1",
-        "PointRobot-misc",
-        "Reacher-misc",
-        "Swimmer-misc",
-    }
+    {"MountainCarContinuous-v0", "Pendulum-v1", "PointRobot-misc", "Reacher-misc", "Swimmer-misc"}
 )
 
 _GYMNASIUM_CONTINUOUS = frozenset(
@@ -193,7 +182,7 @@ def _bare(name: str) -> str:
 def _registered() -> dict[str, EnvironmentFacts | None]:
     """The names of all environments, `None` for those that are not listed, most of which are
     refused when they are made."""
-    found: dict[str, EnvironmentFacts | None] = {**_OWN}
+    found: dict[str, EnvironmentFacts | None] = dict(sorted(_OWN.items()))
     for library, names in _LIBRARIES.items():
         found |= {f"{library}/{name}": facts for name, facts in sorted(names().items())}
     return found

@@ -1,7 +1,7 @@
 """LightDark: going to the light to see where one is."""
 
+import dataclasses
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -100,14 +100,9 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
         """Steps of 1 that cost nothing; the light at 10, or at 5 where all is less."""
         if light not in (5, 10):
             raise ValueError(f"LightDark.betazero(light={light!r}): it must be 5 or 10.")
-        near: dict[str, Any] = {
-            "light": 5.0,
-            "slope": 1 / math.sqrt(2),
-            "noise": 0.01,
-            "reward": 10.0,
-        }
-        common: dict[str, Any] = {"moves": (-1, 0, 1), "cost": 0.0, "bound": 100.0, "spread": 0}
-        return cls(**common, **(near if light == 5 else {}), max_steps=max_steps)
+        far = cls((-1, 0, 1), cost=0.0, bound=100.0, spread=0, max_steps=max_steps)
+        near = {"light": 5.0, "slope": 1 / math.sqrt(2), "noise": 0.01, "reward": 10.0}
+        return far if light == 10 else dataclasses.replace(far, **near)
 
     def init(self, *, key: PRNGKeyArray) -> LightDarkState:
         """Draws the start."""
@@ -131,10 +126,7 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
         stops = move == 0
         steps = state.steps + jnp.where(over, 0, 1)
         after = LightDarkState(
-            place,
-            jnp.where(over, state.reading, reading),
-            state.stopped | (stops & ~over),
-            steps,
+            place, jnp.where(over, state.reading, reading), state.stopped | (stops & ~over), steps
         )
         reward = self._reward(stops, (jnp.abs(place) < 1).astype(jnp.float32))
         truncated = steps >= self.max_steps

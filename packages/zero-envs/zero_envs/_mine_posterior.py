@@ -159,12 +159,7 @@ def list_mines(
 
 
 def _posterior(
-    call: str,
-    board: Array,
-    num_mines: int | Array,
-    walk: _Walk,
-    numbers: Array,
-    max_states: int,
+    call: str, board: Array, num_mines: int | Array, walk: _Walk, numbers: Array, max_states: int
 ) -> tuple[MinePosterior, Array]:
     """The posterior, and the layouts that `walk` makes from the numbers."""
     _check_kinds(call, board, num_mines, max_states)

@@ -379,10 +379,7 @@ def drawn_layouts(
 
 
 def listed_layouts(
-    tables: Tables,
-    history: History,
-    ends: Ends,
-    ranks: Float32[Array, "boards layouts 1"],
+    tables: Tables, history: History, ends: Ends, ranks: Float32[Array, "boards layouts 1"]
 ) -> Bool[Array, "boards layouts side side"]:
     """Different layouts for different ranks below the number of layouts, arbitrary ones for others.
 

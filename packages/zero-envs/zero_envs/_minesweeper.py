@@ -85,12 +85,12 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
         rows, columns, num_mines = self.rows, self.columns, self.num_mines
         check_count("Minesweeper", 2, rows=rows, columns=columns)
         check_count("Minesweeper", 0, num_mines=num_mines)
-        call = f"Minesweeper(rows={rows}, columns={columns}, num_mines={num_mines})"
         check_max_states("Minesweeper", self.max_states)
         if num_mines >= rows * columns:
             raise ValueError(
-                f"{call}: {rows * columns} cells hold 0 to {rows * columns - 1} mines, because at "
-                "least one cell is safe."
+                f"Minesweeper(rows={rows}, columns={columns}, num_mines={num_mines}): "
+                f"{rows * columns} cells hold 0 to {rows * columns - 1} mines, because at least "
+                "one cell is safe."
             )
         if self.pays not in _PAYMENTS:
             known = ", ".join(repr(name) for name in _PAYMENTS)
@@ -144,9 +144,7 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
             self._shown(state), self.num_mines, 1, key=key, max_states=self.max_states
         )
         return MinesweeperState(
-            board=state.board,
-            mines=jnp.where(state.over, state.mines, mines),
-            over=state.over,
+            board=state.board, mines=jnp.where(state.over, state.mines, mines), over=state.over
         )
 
     def posterior(self, state: MinesweeperState) -> MinePosterior:

@@ -127,9 +127,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
             terminated=terminated,
             sign=-1.0,
         )
-        sets = [
-            x for squares in (theirs, own & ~theirs, replies) for x in (squares.low, squares.high)
-        ]
+        sets = jax.tree.leaves((theirs, own & ~theirs, replies))
         words = jnp.stack([*sets, white ^ _ONE, passes.astype(jnp.uint32)]).reshape(4, 2)
         return OthelloState(jnp.where(state.over, state.words, words)), transition
 

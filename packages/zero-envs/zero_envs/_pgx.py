@@ -15,13 +15,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import (
-    check_foreign,
-    default_numerics,
-    import_or_explain,
-    raw_key,
-    strongly_typed,
-)
+from ._foreign import check_foreign, default_numerics, import_or_explain, raw_key, strongly_typed
 from ._known import names_of, PGX_DOWNLOADED, PGX_HIDDEN, PGX_RANDOM, unknown
 
 
@@ -29,15 +23,6 @@ from ._known import names_of, PGX_DOWNLOADED, PGX_HIDDEN, PGX_RANDOM, unknown
 _MAX_RETURNS = {"backgammon": 3.0, "kuhn_poker": 2.0, "leduc_holdem": 13.0}
 
 _KEY_FIELD = "_rng_key"
-
-_NEEDS_DATA = (
-    'PgxEnvironment("{game}"): this game needs a data file that must be downloaded, so it cannot '
-    "be made by its id; pass the pgx game that you constructed with the file, or one of: {allowed}."
-)
-_HIDDEN_OR_NOT = (
-    'PgxEnvironment(<game "{game}">): not one of pgx\'s own games, so it is not known whether its '
-    "state is fully observable; pass hidden=True or hidden=False."
-)
 
 
 class PgxState(eqx.Module):
@@ -161,7 +146,11 @@ def _make(game: str) -> Any:
     """Returns the same object for the same id, so that nothing is traced twice."""
     pgx = import_or_explain("pgx", "PgxEnvironment")
     if game in PGX_DOWNLOADED:
-        raise ValueError(_NEEDS_DATA.format(game=game, allowed=", ".join(names_of("pgx"))))
+        raise ValueError(
+            f'PgxEnvironment("{game}"): this game needs a data file that must be downloaded, so it '
+            "cannot be made by its id; pass the pgx game that you constructed with the file, or "
+            f"one of: {', '.join(names_of('pgx'))}."
+        )
     if game not in pgx.available_envs():
         raise unknown("PgxEnvironment", game, names_of("pgx"))
     with default_numerics(f"pgx/{game}"):
@@ -170,7 +159,10 @@ def _make(game: str) -> Any:
 
 def _is_hidden(game: str) -> bool:
     if game not in import_or_explain("pgx", "PgxEnvironment").available_envs():
-        raise ValueError(_HIDDEN_OR_NOT.format(game=game))
+        raise ValueError(
+            f'PgxEnvironment(<game "{game}">): not one of pgx\'s own games, so it is not known '
+            "whether its state is fully observable; pass hidden=True or hidden=False."
+        )
     return game in PGX_HIDDEN
 
 

@@ -21,6 +21,7 @@ from ._environment import (
 )
 from ._foreign import (
     default_numerics,
+    Limits,
     raw_key,
     strongly_typed,
     with_keys,
@@ -64,8 +65,7 @@ class AbstractPhysicsEnvironment(AbstractContinuousEnvironment[PhysicsState]):
 
     env: eqx.AbstractVar[Any]
     max_steps: eqx.AbstractVar[int]
-    _low: eqx.AbstractVar[tuple[float, ...]]
-    _high: eqx.AbstractVar[tuple[float, ...]]
+    _limits: eqx.AbstractVar[Limits]
     #: What the library's state calls its `physics`.
     _physics: eqx.AbstractClassVar[str]
 
@@ -82,7 +82,7 @@ class AbstractPhysicsEnvironment(AbstractContinuousEnvironment[PhysicsState]):
         before = self.raw(state)
         before = before.replace(info=with_keys(_shapes(self.env).info, before.info, key))
         with calling(type(self.env).__name__):
-            after = self.env.step(before, within_bounds(action, self._low, self._high))
+            after = self.env.step(before, within_bounds(action, self._limits))
         steps = state.steps + 1
         ended = jnp.asarray(after.done, jnp.float32) > 0
         next_state = self._kept(after, steps, ended | (steps >= self.max_steps))

@@ -7,12 +7,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from ._environment import check_count
-from ._foreign import (
-    Bounds,
-    check_foreign,
-    checked_bounds,
-    import_or_explain,
-)
+from ._foreign import Bounds, check_foreign, checked_bounds, import_or_explain, Limits
 from ._known import (
     names_of,
     PLAYGROUND,
@@ -26,11 +21,6 @@ from ._physics import AbstractPhysicsEnvironment, building, calling
 
 
 _CALL = "PlaygroundEnvironment"
-
-_NEEDS_ROBOTS = (
-    'PlaygroundEnvironment("{name}"): it needs the models of robots of mujoco_menagerie, which '
-    "must be downloaded to {folder}; allowed without them: {allowed}."
-)
 
 
 class PlaygroundEnvironment(AbstractPhysicsEnvironment):
@@ -46,8 +36,7 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
     max_steps: int
     action_size: int
     hidden: bool
-    _low: tuple[float, ...] = eqx.field(static=True)
-    _high: tuple[float, ...] = eqx.field(static=True)
+    _limits: Limits = eqx.field(static=True)
     _physics: ClassVar[str] = "data"
 
     def __init__(
@@ -83,7 +72,7 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
             )
         self.hidden = f".{PLAYGROUND_SUITE}." not in kind.__module__ if hidden is None else hidden
         self.max_steps, self.action_size = max_steps, int(self.env.action_size)
-        self._low, self._high = checked_bounds(_CALL, kind.__name__, (self.action_size,), bounds)
+        self._limits = checked_bounds(_CALL, kind.__name__, (self.action_size,), bounds)
 
 
 @ft.cache
@@ -94,8 +83,11 @@ def _make(name: str, **options: Any) -> Any:
         registry = import_or_explain(PLAYGROUND, _CALL, "playground").registry
     known = names_of("playground")
     if name not in known and name in playground_names(*PLAYGROUND_ROBOTS):
-        folder, allowed = playground_menagerie(), ", ".join(sorted(known))
-        raise ValueError(_NEEDS_ROBOTS.format(name=name, folder=folder, allowed=allowed))
+        raise ValueError(
+            f'{_CALL}("{name}"): it needs the models of robots of mujoco_menagerie, which must be '
+            f"downloaded to {playground_menagerie()}; allowed without them: "
+            f"{', '.join(sorted(known))}."
+        )
     if name not in registry.ALL_ENVS:
         raise unknown(_CALL, name, known)
     try:

@@ -263,8 +263,8 @@ class RockFilter(AbstractChanceFilter[RockSampleState, RockBelief]):
         key: PRNGKeyArray,
     ) -> tuple[RockSampleState, Transition]:
         after, transition = env.step(belief.known, action, key=key)
-        reading = jnp.where(action > _SAMPLE, 1 + number, 0)
-        reading = jnp.where(env._over(belief.known), after.reading, reading)
+        checks = (action > _SAMPLE) & ~env._over(belief.known)
+        reading = jnp.where(checks, 1 + number, after.reading)
         return eqx.tree_at(lambda s: s.reading, after, reading), transition
 
 

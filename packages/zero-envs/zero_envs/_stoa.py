@@ -5,13 +5,7 @@ from typing import Any
 
 from jaxtyping import Array
 
-from ._adapted import (
-    AdaptedEnvironment,
-    continuous,
-    ContinuousAdaptedEnvironment,
-    Library,
-    Stepped,
-)
+from ._adapted import AdaptedEnvironment, continuous, ContinuousAdaptedEnvironment, Library, Stepped
 from ._foreign import Bounds, check_foreign, default_numerics, import_or_explain
 
 

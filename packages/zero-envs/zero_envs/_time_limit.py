@@ -1,6 +1,6 @@
 """A wrapper that truncates episodes after a number of steps."""
 
-from typing import Generic
+from typing import Any, Generic
 
 import equinox as eqx
 import jax
@@ -43,7 +43,8 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
     The step that reaches the limit has `last` and keeps the discount of `env`, so agents bootstrap
     from the next state. If the episode terminates in that step, its discount is 0. The number of
     remaining steps is not observed. Hidden, chance and fallible environments are refused, because
-    the wrapper does not have their methods.
+    the wrapper does not have their methods. It has `num_players`, `max_return` and `random` where
+    `env` has them.
     """
 
     env: AbstractDiscreteEnvironment[State]
@@ -65,10 +66,9 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
                 "steps in its own state."
             )
 
-    @property
-    def random(self) -> bool:
-        """As the wrapped environment says."""
-        return getattr(self.env, "random", False)
+    def __getattr__(self, name: str) -> Any:
+        handed_on = name in ("num_players", "max_return", "random")
+        return getattr(self.env, name) if handed_on else object.__getattribute__(self, name)
 
     def init(self, *, key: PRNGKeyArray) -> TimeLimitState[State]:
         return TimeLimitState(self.env.init(key=key), jnp.zeros((), jnp.int32))
@@ -82,13 +82,10 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
         last = over | transition.last | (state.steps + 1 >= self.max_steps)
         # Every end uses up the limit, so the state alone shows that it is final.
         steps = jnp.where(last, self.max_steps, state.steps + 1).astype(jnp.int32)
-        zero = jnp.zeros_like(transition.reward)
-        transition = Transition(
-            reward=jnp.where(over, zero, transition.reward),
-            discount=jnp.where(over, zero, transition.discount),
-            last=last,
+        reward, discount = (
+            jnp.where(over, 0.0, x) for x in (transition.reward, transition.discount)
         )
-        return TimeLimitState(inner, steps), transition
+        return TimeLimitState(inner, steps), Transition(reward, discount, last)
 
     def observe(self, state: TimeLimitState[State]) -> Observation:
         return self.env.observe(state.inner)

@@ -7,16 +7,16 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_cli._ntuple import ENTRIES, model_of, NTupleNetwork, TUPLES
 from zero_envs import Game2048, Game2048State
 from zero_search import SoftmaxQ, TreeSearch
+
+from . import workspace
 
 
 pytest.importorskip("numba", reason="the host's code needs numba, of the extra judges")
 
-from zero_cli import _game2048 as host
-
-
+host = workspace.module("benchmarks/_game2048.py")
+ENTRIES, TUPLES, NTupleNetwork = host.ENTRIES, host.TUPLES, host.NTupleNetwork
 ENV = Game2048()
 ROWS = host.row_tables()
 
@@ -182,7 +182,7 @@ def test_a_thousand_games_teach_it_to_reach_1024():
 
 
 def plan(planner, values, asked):
-    model = model_of(NTupleNetwork(jnp.asarray(values.reshape(-1, ENTRIES))))
+    model = host.model_of(NTupleNetwork(jnp.asarray(values.reshape(-1, ENTRIES))))
     state = Game2048State(jnp.asarray(asked), jnp.zeros(len(asked), jnp.bool_))
     keys = jr.split(jr.key(0), len(asked))
     make = lambda model, state: planner.plan(model, state, planner.init(model, state), key=keys)[0]
