@@ -1,11 +1,13 @@
 """Environments say that they are random where what a step results in depends on its key."""
 
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
 from zero_envs import known_environments, make
+from zero_envs._known import GYMNAX_STEADY
 
 
 FAST = (
@@ -14,12 +16,16 @@ FAST = (
     "pgx/minatar-breakout",
     "jumanji/Snake-v1",
     "jumanji/Maze-v0",
+    "gymnax/CartPole-v1",
+    "gymnax/FrozenLake-misc",
 )
+#: Those that look at their key to no effect.
+STEADY = [f"gymnax/{name}" for name in sorted(GYMNAX_STEADY)]
 #: Discrete and visible ones whose step is traced.
 ALL = [
     name
     for name, facts in known_environments().items()
-    if name.startswith(("pgx/", "jumanji/")) and facts.actions == "discrete"
+    if name.startswith(("pgx/", "jumanji/", "gymnax/")) and facts.actions == "discrete"
 ]
 
 
@@ -37,4 +43,26 @@ def test_what_draws_says_so(name):
     # else comes first, a part of a state, is no uint32[2].
     main = next(line for line in text.splitlines() if "@main" in line)
     draws = "%arg0: tensor<2xui32>" in main
-    assert getattr(env, "random", False) == draws
+    assert getattr(env, "random", False) == (draws and name not in STEADY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STEADY)
+def test_what_looks_at_its_key_to_no_effect_does_not_say_so(name):
+    env = make(name)
+
+    def differs(state, given):
+        action, *keys = given
+        one, other = (env.step(state, action, key=key) for key in keys)
+        equal = jax.tree.map(lambda x, y: (x == y).all(), one, other)
+        return one[0], ~state.over & ~jnp.stack(jax.tree.leaves(equal)).all()
+
+    @jax.jit
+    @jax.vmap
+    def episode(begin, *given):
+        return jax.lax.scan(differs, env.init(key=begin), given)[1]
+
+    akey, bkey, *keys = jr.split(jr.key(0), 4)
+    actions = jr.randint(akey, (32, 300), 0, env.num_actions)
+    given = actions, *(jr.split(key, (32, 300)) for key in keys)
+    assert not episode(jr.split(bkey, 32), *given).any()

@@ -121,6 +121,7 @@ def test_no_state_foresees_its_coin():
     states draw depends on the keys of the steps alone."""
     env = stoa_environment(stoa.AddRNGKey(Guess()), hidden=False)
     states = [env.init(key=jr.key(seed)) for seed in range(2)]
+    assert env.random
     assert states[0].position.rng_key is None
     assert states[0].position.base_env_state.rng_key is None
     jax.tree.map(np.testing.assert_array_equal, *states)

@@ -151,7 +151,17 @@ class Brittle(AbstractDiscreteEnvironment[Any]):
         return jnp.zeros((), jnp.bool_)
 
 
-@pytest.mark.parametrize("env", [Cards(), Dice(), Brittle()])
+class Away(Brittle):
+    """As much of an environment on the host."""
+
+    name: str = "away"
+    failed = None
+
+    def open(self, num_worlds: int, *, key: jax.Array) -> Any:
+        raise AssertionError("it was opened")
+
+
+@pytest.mark.parametrize("env", [Cards(), Dice(), Brittle(), Away()])
 def test_a_time_limit_refuses_what_it_would_strip(env):
     """A planner would otherwise ask the wrapper for methods that it cannot have, and episodes that
     broke down would count."""

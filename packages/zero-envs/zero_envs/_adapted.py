@@ -53,18 +53,40 @@ class Library:
     - `call`, `name`: what made it and what it is called, for messages.
     - `reset`: maps a key to a state and its observation.
     - `step`: maps a state, an action and a key to the result.
+    - `steady`: whether it is known that the key makes no difference, though `step` looks at it.
     """
 
     call: str
     name: str
     reset: Callable[[Array], tuple[Any, Any]]
     step: Callable[[Any, Array, Array], Stepped]
+    steady: bool = False
 
     @ft.cached_property
     def shapes(self) -> Any:
         """The shapes of a state, its keys included."""
         with default_numerics(self.name):
             return jax.eval_shape(lambda: self.reset(raw_key(jax.random.key(0))))[0]
+
+    @ft.cached_property
+    def random(self) -> bool:
+        """Whether a step, of an integer as its action, draws."""
+        if self.steady:
+            return False
+
+        def step(position: Any, action: Array, key: Array) -> Stepped:
+            after = self.step(with_keys(self.shapes, position, key), action, raw_key(key))
+            return after._replace(state=without_keys(after.state))
+
+        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2))
+        given = without_keys(self.shapes), jax.ShapeDtypeStruct((), jnp.int32), keys
+        try:
+            # This refuses results that differ from key to key.
+            with default_numerics(self.name):
+                jax.eval_shape(jax.vmap(step, in_axes=(None, None, 0), out_axes=None), *given)
+        except ValueError:
+            return True
+        return False
 
 
 class AdaptedState(eqx.Module):
@@ -117,6 +139,11 @@ class AdaptedEnvironment(AbstractAdaptedEnvironment, AbstractDiscreteEnvironment
     num_actions: int
     hidden: bool
     max_steps: int | None
+
+    @property
+    def random(self) -> bool:
+        """Whether its steps draw, which tells no odds."""
+        return self.library.random
 
     def step(
         self, state: AdaptedState, action: Int[Array, ""], *, key: PRNGKeyArray

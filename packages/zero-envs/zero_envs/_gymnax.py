@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from ._adapted import AdaptedEnvironment, continuous, ContinuousAdaptedEnvironment, Library, Stepped
 from ._foreign import Bounds, check_foreign, default_numerics, import_or_explain
-from ._known import GYMNAX_DOWNLOADED, names_of, unknown
+from ._known import GYMNAX_DOWNLOADED, GYMNAX_STEADY, names_of, unknown
 
 
 _CALL = "gymnax_environment"
@@ -61,7 +61,7 @@ def _own(name: str) -> AdaptedEnvironment | ContinuousAdaptedEnvironment:
         raise ValueError(
             f'{_CALL}("{name}"): it is none of gymnax itself; pass hidden=True or False.'
         )
-    return _adapted(env, name, env.default_params, known[name].hidden, None)
+    return _adapted(env, name, env.default_params, known[name].hidden, None, name in GYMNAX_STEADY)
 
 
 def _make(name: str, options: dict[str, Any]) -> Any:
@@ -81,7 +81,7 @@ def _make(name: str, options: dict[str, Any]) -> Any:
 
 
 def _adapted(
-    env: Any, name: str, params: Any, hidden: bool, bounds: Bounds | None
+    env: Any, name: str, params: Any, hidden: bool, bounds: Bounds | None, steady: bool = False
 ) -> AdaptedEnvironment | ContinuousAdaptedEnvironment:
     with default_numerics(name):
         num_seen = getattr(env.observation_space(params), "n", None)
@@ -99,7 +99,7 @@ def _adapted(
         truncated = env.is_truncated(after, params)
         return Stepped(after, seen(observation), reward, terminated, truncated)
 
-    library = Library(_CALL, name, reset, step)
+    library = Library(_CALL, name, reset, step, steady)
     known: dict[str, Any] = {"hidden": hidden, "max_steps": int(params.max_steps_in_episode)}
     if hasattr(space, "n"):
         return AdaptedEnvironment(library=library, num_actions=int(space.n), **known)

@@ -95,6 +95,9 @@ GYMNAX_HIDDEN = frozenset(
         "SimpleBandit-bsuite",
     }
 )
+#: Those whose steps look at their key and do not depend on it: two by their parameters, and Catch,
+#: which draws after an end.
+GYMNAX_STEADY = frozenset({"Acrobot-v1", "Catch-bsuite", "DeepSea-bsuite"})
 _GYMNAX_CONTINUOUS = frozenset(
     {"MountainCarContinuous-v0", "Pendulum-v1", "PointRobot-misc", "Reacher-misc", "Swimmer-misc"}
 )

@@ -19,6 +19,7 @@ from ._environment import (
     Transition,
 )
 from ._filtered import Filtered
+from ._hosted import Hosted
 
 
 _LOST = (
@@ -27,6 +28,7 @@ _LOST = (
     | Filtered
     | AbstractChanceEnvironment
     | Fallible
+    | Hosted
 )
 
 
@@ -42,9 +44,9 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
 
     The step that reaches the limit has `last` and keeps the discount of `env`, so agents bootstrap
     from the next state. If the episode terminates in that step, its discount is 0. The number of
-    remaining steps is not observed. Hidden, chance and fallible environments are refused, because
-    the wrapper does not have their methods. It has `num_players`, `max_return` and `random` where
-    `env` has them.
+    remaining steps is not observed. It has `num_players`, `max_return` and `random` where `env` has
+    them. Hidden, chance, fallible and hosted environments are refused, because the wrapper does not
+    have their methods.
     """
 
     env: AbstractDiscreteEnvironment[State]
@@ -62,8 +64,8 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
         if isinstance(self.env, _LOST):
             raise ValueError(
                 f"TimeLimit({type(self.env).__name__}): an environment that has `resample`, "
-                "`outcome_logits`, `observation_log_prob` or `failed` would lose them; count the "
-                "steps in its own state."
+                "`outcome_logits`, `observation_log_prob`, `failed` or `open` would lose them; "
+                "count the steps in its own state."
             )
 
     def __getattr__(self, name: str) -> Any:

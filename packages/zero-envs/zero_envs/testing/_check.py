@@ -217,17 +217,18 @@ def _components(env: Any, legal: Array) -> list[Array]:
 
 
 def _check_attributes(env: Any) -> None:
-    sizes = {
-        AbstractDiscreteEnvironment: "num_actions",
-        AbstractContinuousEnvironment: "action_size",
-        AbstractFactoredEnvironment: "num_values",
-    }
-    name = next((name for kind, name in sizes.items() if isinstance(env, kind)), None)
-    if name is None:
-        fail(
-            "must be an AbstractDiscreteEnvironment, an AbstractFactoredEnvironment or an "
-            "AbstractContinuousEnvironment; derive from one of them."
-        )
+    match env:
+        case AbstractDiscreteEnvironment():
+            name = "num_actions"
+        case AbstractContinuousEnvironment():
+            name = "action_size"
+        case AbstractFactoredEnvironment():
+            name = "num_values"
+        case _:
+            fail(
+                "must be an AbstractDiscreteEnvironment, an AbstractFactoredEnvironment or an "
+                "AbstractContinuousEnvironment; derive from one of them."
+            )
     size = getattr(env, name)
     if name == "num_values":
         if type(size) is not tuple or not size or any(type(n) is not int or n < 1 for n in size):
