@@ -56,7 +56,7 @@ def test_films_stay_where_a_run_writes_its_report_again(tmp_path):
     with RunFolder.create(tmp_path / "run", {}) as folder:
         folder.write(FILMS, json.dumps({"Before training": packed, evil: evil}))
         for _ in range(2):
-            with _reporting.reported(app, folder):
+            with _reporting.Report(app, folder):
                 pass
             text = (folder.path / "report.html").read_text()
             assert text.count("<template>") == 2 and f"<template>{packed}</template>" in text
@@ -70,6 +70,6 @@ def test_damaged_films_give_one_line_and_do_not_end_the_run(tmp_path, capsys, da
         (folder.path / FILMS).write_bytes(damaged.encode("latin-1"))
         with pytest.raises(RunError, match=r"films\.json (is damaged|cannot be read): [^\n]*$"):
             kept_films(folder.path)
-        with _reporting.reported(app, folder):
+        with _reporting.Report(app, folder):
             pass
     assert capsys.readouterr().err.count("\n") == 1

@@ -72,6 +72,7 @@ if typing.TYPE_CHECKING:
         App as App,
         by_name as by_name,
         CommandsByName as CommandsByName,
+        loop_of as loop_of,
         Trained as Trained,
         write_report as write_report,
     )
@@ -111,7 +112,6 @@ if typing.TYPE_CHECKING:
         read_lines as read_lines,
         RunError as RunError,
     )
-    from ._run._loop import loop_of as loop_of
     from ._run._manifest import CheckpointError as CheckpointError
     from ._run._measures import (
         half_width as half_width,

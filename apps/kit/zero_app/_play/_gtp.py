@@ -26,7 +26,7 @@ from .._command._errors import NonFiniteError, warn
 from .._run._disk import read_whole, reason, write_whole
 from ._clock import Clock
 from ._game import Game
-from ._gtp_words import Analysis, colour, GtpError, number, seconds, shown, SYNTAX
+from ._gtp_words import Analysis, colour, GtpError, number, refusing, seconds, shown, SYNTAX
 from ._record import write_record
 from ._sgf import decode, handicap_points, komi_of, place, Sgf
 from ._thinking import Thinker
@@ -62,13 +62,9 @@ class GtpEngine:
         thinker: Thinker | None = None,
         clock: Clock | None = None,
     ):
-        """**Arguments:**
-
-        - `start`: a new game, whose games are written in SGF.
-        - `name`, `version`: of the program.
-        - `pending`: whether a further command is waiting, which ends an analysis.
-        - `thinker`: who searches; by default the player of `start`.
-        - `clock`: that of each side until a controller says another, or that there is none.
+        """`start` is a new game, whose games are written in SGF. `pending` says whether a further
+        command is waiting, which ends an analysis; `thinker` searches, by default the player of
+        `start`; each side has the `clock` until a controller says another, or that there is none.
         """
         assert isinstance(start.board.record, Sgf)
         self.running = True  # until the command `quit`
@@ -103,7 +99,7 @@ class GtpEngine:
             "protocol_version": ((0, 0), lambda: "2"),
             "quit": ((0, 0), self._quit),
             "reg_genmove": ((1, 1), lambda side: self._name(self._choose(colour(side))[1])),
-            "showboard": ((0, 0), self._showboard),
+            "showboard": ((0, 0), lambda: f"\n{self._board.draw(self._games[-1], plain=True)}"),
             "time_left": ((3, 3), self._time_left),
             "time_settings": ((3, 3), self._time_settings),
             "undo": ((0, 0), self._undo),
@@ -163,10 +159,8 @@ class GtpEngine:
         return ""
 
     def _komi(self, komi: str) -> str:
-        try:
+        with refusing():
             said = komi_of(komi, self._record.size)
-        except ValueError:
-            raise GtpError(SYNTAX) from None
         self._games = [dataclasses.replace(game, komi=said) for game in self._games]
         known = self._record.komi
         if known not in (None, said):
@@ -187,10 +181,8 @@ class GtpEngine:
         return self._fixed_handicap(str(min(stones, 9)))  # a program may place fewer
 
     def _set_free_handicap(self, *names: str) -> str:
-        try:
+        with refusing():
             points = [self._board.action(name) for name in names]
-        except ValueError:
-            raise GtpError(SYNTAX) from None
         if self._pass in points or len({*points}) < len(points):
             raise GtpError("bad vertex list")
         self._place(points)
@@ -200,10 +192,8 @@ class GtpEngine:
         """Places the stones of a handicap, which one `undo` takes back, and names them."""
         if len(self._games) > 1:
             raise GtpError("board not empty")
-        try:
+        with refusing("bad vertex list"):  # some would have no liberty
             game = place(self._games[0], points)
-        except ValueError:  # some would have no liberty
-            raise GtpError("bad vertex list") from None
         self._games.append(dataclasses.replace(game, handicap=len(points)))
         return " ".join(map(self._name, points))
 
@@ -268,20 +258,16 @@ class GtpEngine:
 
     def _play(self, side: str, move: str) -> str:
         mover = colour(side)
-        try:
+        with refusing():
             action = self._board.action(move, mover == "black")
-        except ValueError:
-            raise GtpError(SYNTAX) from None
         game = self._turned_to(mover, "illegal move")
         if action == self._pass and game is not self._games[-1]:
             # After the one that was left out it would end a game that nobody has given up.
             raise GtpError("illegal move")
         # A pass after the end has no effect: some controllers send a pass for both sides.
         if not (game.over and self._name(action) == "pass"):
-            try:
+            with refusing("illegal move"):
                 game = game.play(action)
-            except ValueError:
-                raise GtpError("illegal move") from None
         self._games.append(game)
         return ""
 
@@ -304,10 +290,6 @@ class GtpEngine:
             raise GtpError("cannot undo")
         self._games.pop()
         return ""
-
-    def _showboard(self) -> str:
-        game = self._games[-1]
-        return f"\n{game.board.draw(game, plain=True)}"
 
     # ---- analysis
 
@@ -423,13 +405,8 @@ def serve_lines(
     ponder: bool = False,
     **options: Any,
 ) -> None:
-    """Answers each line immediately, until `quit`, the end of the input or a closed output.
-
-    **Arguments:**
-
-    - `ponder`: as for [`zero_app.serve_gtp`][].
-    - `options`: of the engine.
-    """
+    """Answers each line immediately, until `quit`, the end of the input or a closed output. The
+    `options` are those of the engine."""
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="replace")  # an invalid byte is a syntax error only
     lines = queue.Queue[str | None]()

@@ -1,8 +1,9 @@
 """What is written in the lines of GTP: numbers, colours, and analyses, of which Leela Zero and
 KataGo have the words."""
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -28,13 +29,20 @@ class GtpError(Exception):
     """An error response, which is sent after a question mark."""
 
 
+@contextlib.contextmanager
+def refusing(what: str = SYNTAX) -> Iterator[None]:
+    """Makes an error response of a `ValueError` in the `with` block."""
+    try:
+        yield
+    except ValueError:
+        raise GtpError(what) from None
+
+
 def number(kind: type[int] | type[float], text: str) -> float:
     if not text.isascii() or "_" in text:  # which Python reads
         raise GtpError(SYNTAX)
-    try:
+    with refusing():
         return kind(text)
-    except ValueError:
-        raise GtpError(SYNTAX) from None
 
 
 def seconds(text: str) -> float:

@@ -68,21 +68,12 @@ def application(
     token: str | None = None,
     max_searches: int = MAX_SEARCHES,
 ) -> Starlette:
-    """The application that listens at an address.
-
-    **Arguments:**
-
-    - `services`: the games, of which a person chooses one.
-    - `token`: what questions about games must bring as their bearer token.
-    - `max_searches`: how many may search at a time. Some others wait, and those that are more are
-        told to come again.
-    """
+    """The application that listens at an address, with the games of which a person chooses one.
+    Questions about games must bring the bearer `token`. So many may search at a time, some others
+    wait, and those that are more are told to come again."""
     searches = threading.BoundedSemaphore(max_searches)
     waiting = threading.BoundedSemaphore(MAX_WAITING)
     numbered = {str(number): service for number, service in enumerate(services)}
-
-    def games(request: Request) -> Response:
-        return _json([service.about() for service in services])
 
     def asked(request: Request) -> Service:
         number = request.path_params["game"]
@@ -111,7 +102,7 @@ def application(
         return _json(await run_in_threadpool(service.read, text))
 
     routes = [
-        Route("/api/games", games),
+        Route("/api/games", lambda request: _json([service.about() for service in services])),
         Route("/api/{game}/position", position, methods=["POST"]),
         Route("/api/{game}/read", read, methods=["POST"]),
         Route("/", _file("index.html")),
@@ -129,9 +120,7 @@ async def _acquired(
     searches: threading.BoundedSemaphore, waiting: threading.BoundedSemaphore, request: Request
 ) -> bool:
     """Waits for one of the searches to end, without a thread; not where too many wait already.
-
-    **Raises:** `ClientDisconnect` where nobody wants the answer any more.
-    """
+    `ClientDisconnect` is raised where nobody wants the answer any more."""
     if searches.acquire(blocking=False):
         return True
     if not waiting.acquire(blocking=False):
@@ -208,32 +197,34 @@ class _Connection(H11Protocol):
 
 
 def read_question(body: bytes) -> Question:
-    """The question of a request's body.
-
-    **Raises:** `Refusal` where a field is unknown or not allowed.
-    """
+    """The question of a request's body. A field that is unknown or not allowed is refused."""
     said = _object(body, tuple(Question.__dataclass_fields__))
     moves = said.get("moves", [])
     if not isinstance(moves, list) or not all(isinstance(move, str) for move in moves):
         raise Refusal(400, "moves must be a list of names of moves.")
     if len(moves) > MAX_MOVES:
         raise Refusal(400, f"{len(moves)} moves were given; at most {MAX_MOVES} are replayed.")
-    simulations, seed = said.get("simulations", 0), said.get("seed", 0)
-    if type(simulations) is not int:
-        raise Refusal(400, f"simulations is {_shown(simulations)}; give a whole number.")
-    if type(seed) is not int or not 0 <= seed <= MAX_SEED:
-        raise Refusal(400, f"seed is {_shown(seed)}; give a whole number from 0 to {MAX_SEED}.")
-    think = said.get("think", False)
-    if not isinstance(think, bool):
-        raise Refusal(400, f"think is {_shown(think)}; give true or false.")
-    komi, handicap = said.get("komi"), said.get("handicap", 0)
-    if komi is not None and not (type(komi) in (int, float) and abs(komi) <= MAX_POINTS):
-        raise Refusal(400, f"komi is {_shown(komi)}; give a number up to {MAX_POINTS}, or null.")
-    if type(handicap) is not int or not 0 <= handicap <= MAX_POINTS:
-        raise Refusal(
-            400, f"handicap is {_shown(handicap)}; give a whole number from 0 to {MAX_POINTS}."
-        )
-    return Question(tuple(moves), simulations, think, seed, komi, handicap)
+    for name, (fits, allowed) in _FIELDS.items():
+        if name in said and not fits(said[name]):
+            raise Refusal(400, f"{name} is {_shown(said[name])}; give {allowed}.")
+    return Question(**{**said, "moves": tuple(moves)})
+
+
+def _up_to(most: int) -> tuple[Callable[[Any], bool], str]:
+    return lambda x: type(x) is int and 0 <= x <= most, f"a whole number from 0 to {most}"
+
+
+#: Of the other fields of a question what may be given, and that in words.
+_FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "simulations": (lambda x: type(x) is int, "a whole number"),
+    "seed": _up_to(MAX_SEED),
+    "think": (lambda x: isinstance(x, bool), "true or false"),
+    "komi": (
+        lambda x: x is None or (type(x) in (int, float) and abs(x) <= MAX_POINTS),
+        f"a number up to {MAX_POINTS}, or null",
+    ),
+    "handicap": _up_to(MAX_POINTS),
+}
 
 
 def _object(body: bytes, known: Sequence[str]) -> dict[str, Any]:
@@ -283,11 +274,7 @@ async def _body(request: Request, most: int = MAX_BODY) -> bytes:
 def _file(name: str) -> Any:
     content = (importlib.resources.files(__spec__.parent) / "page" / name).read_bytes()
     kind = _KINDS[name.rpartition(".")[2]]
-
-    def send(request: Request) -> Response:
-        return Response(content, media_type=kind)
-
-    return send
+    return lambda request: Response(content, media_type=kind)
 
 
 def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -300,13 +287,11 @@ def _error(status: int, message: str, headers: Mapping[str, str] | None = None) 
     return _json({"error": message}, status, headers)
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
+def _refused(request: Request, error: Any) -> Response:
     return _error(error.status, str(error), _SOON if error.status == 503 else {})
 
 
-def _failed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _failed(request: Request, error: Any) -> Response:
     return _error(error.status_code, str(error.detail), error.headers)
 
 

@@ -142,10 +142,7 @@ class Session:
         self._seed = seed
         self._saved: set[pathlib.Path] = set()  # what this session may write again
         self._console = console
-        self._first = first
-        self._replied: Game | None = None  # the position of the player's last move
-        # The positions in which the person moved, each with what `_replied` was there.
-        self._before: list[tuple[Game, Game | None]] = []
+        self._first, self._side = first, start.board.sides[0 if first else 1]
         board = start.board
         self._dialogue = Dialogue(
             console,
@@ -172,12 +169,19 @@ class Session:
         """The position that is played."""
         return self._games[-1]
 
+    def _moved(self, mine: bool) -> Game | None:
+        """The last position in which the person chose a move, or the player did."""
+        of = lambda game: (game.mover == self._side) == mine and not game.must_pass
+        return next(filter(of, self._games[-2::-1]), None)
+
+    @property
+    def _replied(self) -> Game | None:
+        return self._moved(mine=False)
+
     def run(self) -> None:
         """Plays until the end or until the person leaves."""
-        board = self.game.board
-        side, turn = (board.sides[0], "first") if self._first else (board.sides[1], "second")
-        self._say(f"You play {side} and move {turn}.")
-        self._say(f'Type a move such as {board.example}, or "help".')
+        self._say(f"You play {self._side} and move {'first' if self._first else 'second'}.")
+        self._say(f'Type a move such as {self.game.board.example}, or "help".')
         with self._dialogue.leaving():
             self._draw()
             if self._thinker is not None:
@@ -185,19 +189,19 @@ class Session:
                 self._thinker.ready(self.game)
             while True:
                 while not self.game.over:
-                    self._turn(side)
+                    self._turn()
                 self._end()
                 while self.game.over:
                     self._dialogue.turn("over> ")
 
-    def _turn(self, side: str) -> None:
-        game, mine = self.game, self.game.mover == side
+    def _turn(self) -> None:
+        game, mine = self.game, self.game.mover == self._side
         if game.must_pass:
             self._say(f"{'You have' if mine else 'I have'} no move and must pass.")
             self._goto(game.play(game.legal[0]))
         elif mine:
             with self._pondering():
-                self._dialogue.turn(f"{side}> ")
+                self._dialogue.turn(f"{self._side}> ")
         else:
             # The first search is compiled, which takes longer than all others together.
             known = self._replied or self._thinker
@@ -205,7 +209,6 @@ class Session:
             if self._thinker is not None:  # `review` tells what this search found
                 game = self._games[-1] = self._thinker.thought(game, self._clock)
             action = int(game.plan.action)
-            self._replied = game
             self._goto(game.play(action))
             solved = f", which ends {game.scores[action]:+d} for me" if game.scores else ""
             self._say(f"I play {game.name(action).lower()}{solved}.")
@@ -234,14 +237,12 @@ class Session:
                 thread.join()
 
     def _move(self, text: str) -> None:
-        after = self.game.play(self.game.board.action(text, self.game.first_moves))
-        self._before.append((self.game, self._replied))
-        self._goto(after)
+        self._goto(self.game.play(self.game.board.action(text, self.game.first_moves)))
         self._draw()
 
     def _goto(self, game: Game) -> None:
         """Another position of the game: the next one, or one before."""
-        del self._games[game.num_plies :]
+        del self._games[game.num_plies - self._games[0].num_plies :]
         self._games.append(game)
 
     def _end(self) -> None:
@@ -259,20 +260,17 @@ class Session:
             self._explain("Your moves", self.game)
 
     def _why(self) -> None:
-        if self._replied is None:
+        if (game := self._replied) is None:
             self._say("I have not moved yet.")
         else:
-            move = self._replied.name(int(self._replied.plan.action)).lower()
-            self._explain(f"Why I played {move}", self._replied)
+            self._explain(f"Why I played {game.name(int(game.plan.action)).lower()}", game)
 
     def _moves(self) -> None:
         self._say("Legal: " + " ".join(map(self.game.name, self.game.legal)).lower())
 
     def _undo(self) -> None:
-        if not self._before:
-            self._say("You have no move to take back.")
-            return
-        game, self._replied = self._before.pop()
+        if (game := self._moved(mine=True)) is None:
+            return self._say("You have no move to take back.")
         self._goto(game)
         self._draw()
 

@@ -11,13 +11,8 @@ _SEED = "seed:"
 
 
 def write_record(games: Sequence[Game], seed: int = 0) -> str:
-    """A game as text: in the notation of its board, or else the names of its moves.
-
-    **Arguments:**
-
-    - `games`: the game at each of its positions, from the start on.
-    - `seed`: stands before the moves of a game of chance.
-    """
+    """A game, given at each of its positions from the start on, as text: in the notation of its
+    board, or else the names of its moves, with the seed before them where there is chance."""
     game = games[-1]
     if game.board.record is not None:
         return game.board.record.write(games)
@@ -26,10 +21,8 @@ def write_record(games: Sequence[Game], seed: int = 0) -> str:
 
 def read_record(start: Game, text: str) -> tuple[Game, list[str], int]:
     """A new game with the komi and the handicap of the text, the names of its moves, which may be
-    illegal, and its seed: 0 without chance.
-
-    **Raises:** `ValueError` for a text that is no game of this kind.
-    """
+    illegal, and its seed: 0 without chance. A text that is no game of this kind raises a
+    `ValueError`."""
     record = start.board.record
     if record is not None and (read := record.read(start, text)) is not None:
         return *read, 0

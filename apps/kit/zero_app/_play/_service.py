@@ -105,12 +105,7 @@ class Question:
 
 
 class Refusal(Exception):
-    """A question that is not answered. Its message is one line.
-
-    **Attributes:**
-
-    - `status`: the status code of HTTP.
-    """
+    """A question that is not answered, with a status code of HTTP. Its message is one line."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)

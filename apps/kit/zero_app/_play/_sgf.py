@@ -195,10 +195,8 @@ class Sgf(AbstractRecord):
 
 
 def place(game: Game, black: Iterable[int], white: Iterable[int] = ()) -> Game:
-    """The game after stones were put on the board in turn, where a side without any left passes.
-
-    **Raises:** `ValueError` where a move or a pass is illegal.
-    """
+    """The game after stones were put on the board in turn, where a side without any left passes. A
+    `ValueError` is raised where a move or a pass is illegal."""
     left = {True: list(black), False: list(white)}
     while left[True] or left[False]:
         mine = left[game.first_moves]
@@ -222,10 +220,7 @@ def handicap_points(size: int, number: int) -> list[int]:
 
 
 def komi_of(text: str, size: int) -> float:
-    """A komi.
-
-    **Raises:** `ValueError` for a text that is no number, and for more than a board can hold.
-    """
+    """A komi. A text that is no number, or more than a board can hold, raises a `ValueError`."""
     komi = math.nan
     if "_" not in text and text.isascii():
         with contextlib.suppress(ValueError):
@@ -289,10 +284,8 @@ def _handicap(game: Game) -> int:
 
 
 def _check_handicap(number: int, names: Sequence[str], cut: bool = False) -> None:
-    """Checks that moves begin with so many stones of black, as far as they were not `cut`.
-
-    **Raises:** `ValueError` where they do not.
-    """
+    """Raises a `ValueError` where moves do not begin with so many stones of black, as far as they
+    were not `cut`."""
     first = names[: max(0, 2 * number - 1)]
     black, white = first[::2], first[1::2]
     if not (cut or len(black) == number) or "pass" in black or {*white} - {"pass"}:

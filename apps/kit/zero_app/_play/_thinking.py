@@ -79,10 +79,7 @@ class Thinker:
 
     def grow(self, game: Game) -> Iterator[tuple[Plan, Tree | None]]:
         """The plan and the tree after each part, until the tree is full. What is known of the
-        position comes first.
-
-        **Raises:** as `Game.plan`.
-        """
+        position comes first. It raises what `Game.plan` does."""
         if game.over or game.scores is not None or self._actor is None:
             yield game.plan, None
             return

@@ -26,15 +26,8 @@ from ._watch import is_plain, moments
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Scene:
-    """A state, and what led to it.
-
-    **Attributes:**
-
-    - `env`, `state`: the environment, which may draw the state.
-    - `said`: what led to it.
-    - `over`: whether the episode has ended.
-    - `game`: where the actions are those of a game.
-    """
+    """A state, which its environment may draw, and what is `said` of what led to it. It is `over`
+    at the end of an episode, and has a `game` where the actions are those of one."""
 
     env: Any
     state: Any

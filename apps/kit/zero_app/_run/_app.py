@@ -11,6 +11,8 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TYPE_CHECKING, TypeVar
 
+import zero_envs
+
 from .._command._config import AbstractConfig
 from .._command._errors import as_usage_error, UsageError
 from .._command._lazy import jax, zero_train
@@ -165,6 +167,32 @@ class App(Generic[Config]):
     def default_preset(self) -> str:
         """The name of the default preset."""
         return self.preset or next(iter(self.presets))
+
+
+def loop_of(
+    config: AbstractConfig,
+    env: "zero_envs.AbstractEnvironment",
+    agent: "zero_train.AbstractAgent",
+    buffer: Callable[..., Any],
+    augment: Any = None,
+) -> "zero_train.Loop":
+    """The training loop of a configuration that has a `capacity`. The `buffer` is the class of the
+    replay, or a partial of it with what is not in a configuration."""
+    known: Any = config
+    return zero_train.Loop(
+        env=env,
+        agent=agent,
+        buffer=buffer(
+            capacity=known.capacity,
+            num_envs=config.envs,
+            batch_size=config.batch,
+            num_shards=config.shards,
+        ),
+        augment=augment,
+        unroll_length=config.unroll,
+        opening_plies=getattr(config, "opening_plies", 0),
+        num_updates=config.updates,
+    )
 
 
 def sharing(app: App[Config]) -> App[Config]:

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ _TRAINING = {
     "episode_length_mean": "Length in training",
     "gradient_norm": "Gradient norm",
     "learning_rate": "Learning rate",
+    "positions_per_second": "Positions a second",
 }
 _BARS = "Bars are 95 % intervals."
 _BANDS = "Interquartile means over seeds, with 95 % stratified bootstrap bands."
@@ -78,15 +79,14 @@ def save_charts(folder: pathlib.Path, all_charts: Sequence[Chart], endings: Sequ
 
 def training_charts(groups: Groups) -> Iterator[Chart]:
     """What the logs of training have."""
-    logs: list[tuple[str, str, Callable[[StoredRun], Sequence[Mapping[str, Any]]]]] = [
-        *((metric, heading, lambda run: run.metrics) for metric, heading in _TRAINING.items()),
-        ("positions_per_second", "Positions a second", lambda run: run.timings),
-    ]
     several = any(len(runs) > 1 for runs in groups.values())
-    for metric, heading, log in logs:
-        caption = "Collected while also learning." if metric.startswith("positions") else ""
+    for metric, heading in _TRAINING.items():
+        timed = metric == "positions_per_second"
+        caption = "Collected while also learning." if timed else ""
         series = {
-            name: _middle([curve(log(run), metric, name) for run in runs])
+            name: _middle(
+                [curve(run.timings if timed else run.metrics, metric, name) for run in runs]
+            )
             for name, runs in groups.items()
         }
         caption = " ".join(filter(None, [caption, _MIDDLE if several else ""]))

@@ -107,13 +107,8 @@ def differences(groups: Groups, *, but: Sequence[str] = ()) -> list[list[str]]:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-    """What was measured of the runs of a group.
-
-    **Attributes:**
-
-    - `steps`: those at which all of them were evaluated, at least one.
-    - `means`: of the episodes of each run.
-    """
+    """What was measured of the runs of a group: at the `steps` at which all of them were evaluated,
+    at least one, the `means` of the episodes of each run."""
 
     steps: list[int]
     means: Float[np.ndarray, "steps runs"]

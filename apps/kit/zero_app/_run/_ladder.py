@@ -98,11 +98,9 @@ def ladder_of(app: App[Any], config: AbstractConfig) -> FixedLadder | None:
 
 
 def asked_ladder(app: App[Any], config: AbstractConfig, opening_plies: int) -> FixedLadder:
-    """The ladder of the game that a configuration plays.
-
-    **Raises:** [`zero_app.UsageError`][] where there is none, or where the games of its opponents
-    began with another number of random moves, so that their ratings are others.
-    """
+    """What `ladder_of` finds. A [`zero_app.UsageError`][] is raised where there is none, or where
+    the games of its opponents began with another number of random moves, so that their ratings are
+    others."""
     found = ladder_of(app, config)
     if found is None:
         game = getattr(config, "env", app.name)

@@ -35,13 +35,7 @@ class RunError(ValueError):
 
 class Row(dict[str, Any]):
     """An object of a file, which says of an entry that is missing, or is something else than it
-    should be, where it is.
-
-    **Attributes:**
-
-    - `place`: such as "line 3 of runs/a/metrics.jsonl".
-    - `then`: what to do about it.
-    """
+    should be, its `place`, such as "line 3 of runs/a/metrics.jsonl", and what to do `then`."""
 
     def __init__(self, entries: Mapping[str, Any], place: str, then: str = _THEN):
         super().__init__(entries)
@@ -292,7 +286,9 @@ def complaining(path: str | os.PathLike[str], done: Literal["read", "written"]) 
 def parsed(text: bytes) -> Any:
     """**Raises:** `ValueError`, whatever is wrong with the text."""
     try:
-        return json.loads(text.decode(), object_pairs_hook=_with_shared_names, parse_int=_integer)
+        # Names are stored once for all lines: they would take more than the rest.
+        shared = lambda pairs: {sys.intern(name): value for name, value in pairs}
+        return json.loads(text.decode(), object_pairs_hook=shared, parse_int=_integer)
     except RecursionError as e:
         raise ValueError("it is nested too deeply") from e
 
@@ -301,8 +297,3 @@ def _integer(digits: str) -> int:
     if len(digits) > 1000:  # Python reads no more than 4300, and says how to change that
         raise ValueError(f"it has a number of {len(digits)} digits")
     return int(digits)
-
-
-def _with_shared_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are stored once for all lines: they would take more than the rest."""
-    return {sys.intern(name): value for name, value in pairs}

@@ -105,9 +105,8 @@ class Lock:
         return file
 
     def _wait(self, owner: dict[str, Any], tell: Callable[[str], object]) -> None:
-        """Returns once the owner is dead, or has removed the file.
-
-        **Raises:** [`zero_app.RunError`][] where it gives a sign of life."""
+        """Returns once the owner is dead, or has removed the file. A sign of life of it raises a
+        [`zero_app.RunError`][]."""
         with contextlib.suppress(FileNotFoundError):
             seen = self._path.stat().st_mtime
             # By the clock of the disk, which may be that of another machine.

@@ -10,10 +10,8 @@ from typing import Any
 
 
 def version_of(package: str) -> str:
-    """The version that a package says of itself, or of the distribution of its name.
-
-    **Raises:** `importlib.metadata.PackageNotFoundError` where there is neither.
-    """
+    """The version that a package says of itself, or of the distribution of its name. Where there is
+    neither, `importlib.metadata.PackageNotFoundError` is raised."""
     said = getattr(sys.modules.get(package), "__version__", None)
     return importlib.metadata.version(package) if said is None else said
 

@@ -17,10 +17,8 @@ REST, LEAST_REST = 20, 60
 
 
 class Pacing:
-    """After which steps a run saves its state: every so many, or by the clock.
-
-    The clock is that of one process, because all have to save after the same step.
-    """
+    """After which steps a run saves its state: every so many, or by the clock of one process,
+    because all have to save after the same step."""
 
     def __init__(self, every: int, done: int):
         """There are `every` steps between two saves; with 0 the clock decides. `done` steps were

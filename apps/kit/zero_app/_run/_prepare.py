@@ -140,19 +140,15 @@ def _room() -> int:
 
 
 class _LastTime:
-    """How long the first step took to begin in the last run of a configuration, kept beside the
-    compiled programs."""
+    """The `seconds` until the first step began in the last run of a configuration, kept beside the
+    compiled programs; `None` where there was no such run."""
 
     def __init__(self, config: AbstractConfig):
         cache: Any = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
         self._path = pathlib.Path(cache) / "first_steps.json" if cache else None
         fields = {name: value for name, value in vars(config).items() if name != "seed"}
         self._name = hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
-
-    @property
-    def seconds(self) -> float | None:
-        """The seconds, or `None` where there was no such run."""
-        return self._read().get(self._name)
+        self.seconds = self._read().get(self._name)
 
     def keep(self, seconds: float) -> None:
         """Remembers the seconds of this run."""

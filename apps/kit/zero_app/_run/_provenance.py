@@ -159,9 +159,8 @@ def _saved(
     folder: pathlib.Path, *stores: str
 ) -> Iterator[tuple[pathlib.Path, int, dict[str, Any]]]:
     """The path and the step of each checkpoint and player that is not damaged, and what is said
-    about it: the newest first, checkpoints before players.
-
-    **Raises:** [`zero_app.CheckpointError`][] where one has the name of another step."""
+    about it: the newest first, checkpoints before players. One that has the name of another step
+    raises a [`zero_app.CheckpointError`][]."""
     for store in stores or (CHECKPOINTS, PLAYERS):
         saved = Checkpoints(folder / store)
         for step in reversed(saved.steps()):

@@ -5,12 +5,12 @@ import dataclasses
 import json
 import pathlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import jax
 import jax.random as jr
 import numpy as np
+
+from zero_train import is_writer
 
 from .._command._errors import warn
 from ._app import App, write_report
@@ -57,9 +57,11 @@ _MOST_FRAMES = 200
 
 
 class Report:
-    """The report of a run that goes on, written again where that costs less than 1 % of its time.
+    """The report of a run that goes on, written again where that costs less than 1 % of its time,
+    and read again by the browser. It is also written at the end of a `with` block.
 
-    It is read again by the browser, too.
+    Where an error ends the block, that error is raised, and not another one that the report may
+    meet for the same reason, such as a full disk. A damaged log does not end the run.
     """
 
     def __init__(self, app: App[Any], folder: RunFolder):
@@ -70,7 +72,7 @@ class Report:
         """Writes it where enough time has passed. A disk that refuses it does not end the run, nor
         does a mistake in an app's page."""
         now = time.monotonic()
-        if jax.process_index() > 0 or 100 * (self._spent + self._last) > now - self._began:
+        if not is_writer() or 100 * (self._spent + self._last) > now - self._began:
             return
         # At the end of the run an error is heard.
         with contextlib.suppress(Exception):
@@ -78,27 +80,19 @@ class Report:
         self._last = time.monotonic() - now
         self._spent += self._last
 
+    def __enter__(self) -> "Report":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        if is_writer():
+            try:
+                write_report(self._app, self._folder.path)
+            except Exception as e:
+                if error is None and not isinstance(e, RunError):
+                    raise
+                if error is None:
+                    warn(str(e))
+
 
 #: The seconds that the first report is expected to take, and between two readings by a browser.
 _FIRST_REPORT, _REFRESH = 2.0, 60
-
-
-@contextlib.contextmanager
-def reported(app: App[Any], folder: RunFolder) -> Iterator[Report]:
-    """Writes the report at the end. Where an error ends the run, that error is raised, and not
-    another one that the report may meet for the same reason, such as a full disk. A damaged log
-    does not end the run."""
-    report = Report(app, folder)
-    if jax.process_index() > 0:
-        yield report
-        return
-    try:
-        yield report
-    except BaseException:
-        with contextlib.suppress(Exception):
-            write_report(app, folder.path)
-        raise
-    try:
-        write_report(app, folder.path)
-    except RunError as e:
-        warn(str(e))

@@ -117,10 +117,8 @@ class Suite:
 def asked_suites(
     app: App[Any], config: AbstractConfig, name: str, game: str
 ) -> dict[str, pathlib.Path]:
-    """The files of the suites of a name, or `all` of them, by their names.
-
-    **Raises:** [`zero_app.UsageError`][] where the game has none of the name.
-    """
+    """The files of the suites of a name, or `all` of them, by their names. A game that has none of
+    the name raises a [`zero_app.UsageError`][]."""
     folder = app.suites and app.suites / getattr(config, "env", "")
     known = {path.stem: path for path in sorted(folder.glob("*.npz"))} if folder else {}
     if not known:

@@ -37,13 +37,8 @@ _LATEX = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table whose cells are plain text.
-
-    **Attributes:**
-
-    - `title`, `header`, `rows`: the first column names the rows.
-    - `note`: sentences below it.
-    """
+    """A table whose cells are plain text, of which the first column names the rows. The `note` are
+    sentences below it."""
 
     title: str
     header: Sequence[str]

@@ -43,7 +43,7 @@ from ._players import load, player_arrays, player_file, player_of, player_shapes
 from ._prepare import check_memory, prepare
 from ._provenance import check_logs, CHECKPOINTS, FINISHED, finished_steps, PLAYERS
 from ._report import StoredRun
-from ._reporting import Report, reported
+from ._reporting import Report
 from ._sinks import logging_to_sinks
 from ._view import View
 
@@ -127,7 +127,7 @@ def train(
                     then = f"goes on from step {record.done}"
                 view.note(f"{steps.cause()} before the first step; --resume {then}")
             else:
-                with reported(app, folder) as report, record.finished():
+                with Report(app, folder) as report, record.finished():
                     steps.run(loop, prepared, report)
                 if record.done == record.num_steps:
                     folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
@@ -187,7 +187,7 @@ class _Steps:
                 self.log(record.done, metrics | timings)
                 view.update(record.done, metrics, timings)
                 evaluating = self._evaluate(state)
-                if record.checkpoint_due:
+                if record.pacing.due(record.done):
                     record.save(state)
                 report.write_if_due()
         finally:
@@ -214,10 +214,8 @@ class _Steps:
         return "one of the processes was told to stop"
 
     def _evaluate(self, state: LoopState) -> concurrent.futures.Future | None:
-        """Evaluates the player if it is due.
-
-        **Returns:** the evaluation that goes on, where it is to stop meanwhile.
-        """
+        """Evaluates the player if it is due. Where it is to stop meanwhile, this returns the
+        evaluation that goes on."""
         if self.stop.requested or not self.record.evaluation_due:
             return None
         return self._shown(self.record.evaluating(state.agent), lambda: self.stop.requested)
@@ -278,15 +276,8 @@ def _discarded(folder: RunFolder, options: Options) -> Iterator[None]:
 
 
 class _Record:
-    """What a run has done so far, in its folder.
-
-    **Attributes:**
-
-    - `app`, `config`: its app and configuration.
-    - `done`, `num_steps`: the number of steps, and of those of the whole run.
-    - `evaluation_seconds`: how long the last evaluation of this process took; `None` before the
-        first one, which also compiles.
-    """
+    """What a run has done so far, in its folder: `done` of `num_steps` steps. The last evaluation
+    of this process took `evaluation_seconds`, `None` before the first one, which also compiles."""
 
     def __init__(self, app: App[Any], config: AbstractConfig, loop: Loop, folder: RunFolder):
         self.config, self.done, self.num_steps = config, 0, app.num_steps(config)
@@ -294,7 +285,8 @@ class _Record:
         self.app, self._loop, self._folder = app, loop, folder
         self._checkpoints = Checkpoints(folder.path / CHECKPOINTS)
         self._parameters = Checkpoints(folder.path / PLAYERS)
-        self._last = dict.fromkeys((self._checkpoints, self._parameters), 0)
+        # The last step that each has; a new run saves its step 0.
+        self._saved = dict.fromkeys((self._parameters, self._checkpoints), -1)
 
     def restored(self, like: LoopState) -> LoopState | None:
         """The state of the last checkpoint, or `None` without one. Nothing is changed."""
@@ -303,16 +295,16 @@ class _Record:
         self.done, state = self._checkpoints.restore_latest(like, tell=warn)
         if is_writer():
             check_logs(self._folder.path, tell=warn, step=self.done)
-        self._last = dict.fromkeys((self._checkpoints, self._parameters), self.done)
+        self._saved = {self._parameters: self.done - 1, self._checkpoints: self.done}
         if self.done in of_writer("player", self._parameters.steps()):
             try:
                 self._player_of(self.done)
+                self._saved[self._parameters] = self.done
             except CheckpointError as e:
                 if not isinstance(e.__cause__, Damage):  # such as one of another version
                     raise
                 if is_writer():
                     warn(f"{e} It is saved again, from the checkpoint.")
-                self._last[self._parameters] -= 1
         return state
 
     def rewind(self) -> None:
@@ -327,22 +319,17 @@ class _Record:
                     f"missing; the run goes on from step {self.done}."
                 )
             finished.unlink()
-        for store, last in self._last.items():
+        for store, last in self._saved.items():
             store.rewind(last)
 
     def start(self) -> None:
         """Reads what was logged until then, and makes the app's evaluation."""
-        # A shared disk may show one process later than another what was saved, and all have to
-        # save and evaluate at the same steps.
-        steps = of_writer("saved", [store.steps() for store in self._last])
-        self._saved = {
-            store: {step for step in saved if step <= last}
-            for (store, last), saved in zip(self._last.items(), steps, strict=True)
-        }
-        self._pacing = Pacing(self.config.checkpoint_every, self.done)
+        self.pacing = Pacing(self.config.checkpoint_every, self.done)
         self._totals = of_writer("totals", self._stored_totals())
         until = self.done - (not self._is_evaluated_step)
         log = self._folder.path / "evaluations.jsonl"
+        # A shared disk may show them to one process later than to another, and all have to evaluate
+        # at the same steps.
         rows = [row for row in lines_of(log) if row["step"] <= until]
         evaluations = of_writer("evaluations", rows)
         self._evaluated = evaluations[-1]["step"] if evaluations else 0
@@ -364,13 +351,8 @@ class _Record:
         return {name: int(said.get(name, 0)) for name in _COUNTS}
 
     def step(self, new: Mapping[str, Any], timings: Mapping[str, float]) -> dict[str, Any]:
-        """Logs a step.
-
-        **Returns:** its metrics, with the totals.
-
-        **Raises:** [`zero_app.NonFiniteError`][] before anything is written. The agent has not
-        learned from such a step.
-        """
+        """Logs a step, and returns its metrics with the totals. Before anything is written it
+        raises a [`zero_app.NonFiniteError`][], of a step from which the agent has not learned."""
         self.done += 1
         check_finite(self.done, new)
         for name in _COUNTS:
@@ -418,21 +400,16 @@ class _Record:
         self._evaluated = self.done
         self.evaluation_seconds = time.monotonic() - self._evaluation_began
 
-    @property
-    def checkpoint_due(self) -> bool:
-        """Whether the state is to be saved after this step."""
-        return self._pacing.due(self.done)
-
     def save(self, state: LoopState) -> None:
         """Has the player and the whole state saved, in this order: no checkpoint lacks its player.
         This takes as long as copying them; threads write."""
-        with self._pacing.saving(self.done, self._checkpoints):
+        with self.pacing.saving(self.done, self._checkpoints):
             self._save(self._parameters, player_arrays(self._loop, state.agent))
             self._save(self._checkpoints, state, totals=self._totals, logs=self._folder.written)
 
     def finish(self) -> None:
         """Waits until all is on disk."""
-        for store in (self._parameters, self._checkpoints):
+        for store in self._saved:
             store.finish()
 
     @contextlib.contextmanager
@@ -444,13 +421,13 @@ class _Record:
             self.finish()
         except BaseException:
             if jax.process_count() == 1:
-                for store in (self._parameters, self._checkpoints):
+                for store in self._saved:
                     with contextlib.suppress(CheckpointError):
                         store.finish()
             raise
 
     def _save(self, store: Checkpoints, state: PyTree[Array], **about: Any) -> None:
-        if self.done not in self._saved[store]:
+        if self.done > self._saved[store]:
             config = {k: v for k, v in self._folder.config.items() if k not in MAY_DIFFER}
             store.save(
                 self.done,
@@ -458,7 +435,7 @@ class _Record:
                 about={"run": self._folder.run, "config": config, **about},
                 wait=False,
             )
-            self._saved[store].add(self.done)
+            self._saved[store] = self.done
 
     def _player_of(self, step: int) -> AbstractActor:
         self._parameters.finish()
