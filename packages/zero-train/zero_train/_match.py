@@ -14,6 +14,7 @@ from zero_envs import AbstractEnvironment
 
 from ._agent import AbstractActor
 from ._checks import check_count
+from ._collect import opened
 from ._evaluation import (
     acted,
     check_parts,
@@ -26,7 +27,6 @@ from ._evaluation import (
 )
 from ._faults import ALONE, check_faults, faults
 from ._mesh import replicated, row_keys, select_rows
-from ._opening import opened
 
 
 #: Uniformly random moves at the start of a match, so that players without randomness play many
@@ -164,7 +164,7 @@ def match(
     the first actor moves in one half, the second moves in the other, so no move is computed for
     nothing as long as the players alternate. Whose move it is follows the sign of the discount;
     where somebody moves twice, the row waits one turn, unchanged. Both actors hear of every move
-    after the opening. Every leaf of their carries must have a leading `[batch]` axis.
+    after the opening.
 
     **Arguments:**
 
