@@ -124,8 +124,8 @@ class SPO(AbstractActorCritic):
         features, legal, record, counts = flat((features, rows.obs.legal, rows.record, counts))
         policy_loss, metrics = improvement(
             self.region,
-            policies(self.policy, policy, features, legal),
-            policies(self.policy, state.target_policy, features, legal),
+            policies(bind(self.policy, policy), features, legal),
+            policies(bind(self.policy, state.target_policy), features, legal),
             record.candidates,
             record.advantages,
             duals,
