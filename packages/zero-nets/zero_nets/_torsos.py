@@ -57,12 +57,7 @@ class MLP(eqx.Module):
         self.norms = tuple(_norm(width) for width in activated) if norm == "layer" else ()
         sizes = (in_size, *widths)
         self.layers = tuple(
-            maybe_noisy(
-                sizes[i],
-                width,
-                noise=noise,
-                key=jr.fold_in(key, i),
-            )
+            maybe_noisy(sizes[i], width, noise=noise, key=jr.fold_in(key, i))
             for i, width in enumerate(widths)
         )
         self.activation = activation
