@@ -267,14 +267,10 @@ def evaluate(
 
     All run side by side in one loop that stops when the last one does. A finished episode is
     frozen and not restarted, so long episodes count as much as short ones. In a game the actor
-    plays all sides. Every leaf of the actor's carry must have a leading `[batch]` axis.
+    plays all sides.
 
-    Whether actions are greedy or sampled is the actor's to say: `PolicyActor(temperature=0)` plays
-    the most likely one and `temperature=1` samples, a search has a `temperature` or `gumbel_scale`
-    of its own, and `agent.actor(state, explore=False)` is an agent at full strength.
-
-    The absolute metric of a run (Gorsane et al. 2022, https://arxiv.org/abs/2209.10485) is this
-    with ten times the episodes and the parameters of [`zero_train.BestSoFar`][].
+    Whether actions are greedy or sampled is the actor's to say, by its `temperature` for instance;
+    `agent.actor(state, explore=False)` is an agent at full strength.
 
     **Arguments:**
 
