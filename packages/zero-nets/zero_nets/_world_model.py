@@ -249,7 +249,6 @@ class StochasticWorldModel(AbstractWorldNetwork):
     - `chance`: maps an afterstate to the logits of the codes and a value, as an
         [`zero_nets.ActorCritic`][] does.
     - `encoder`: maps two observations in turn to a score for each code.
-    - `num_codes`: the number of codes.
     """
 
     world: WorldModel

@@ -36,8 +36,6 @@ class Episodes(eqx.Module):
 
     **Attributes:**
 
-    - `state`: the environments' states.
-    - `carry`: the actor's carry.
     - `ended`: the state is final; the next row will say so and reset.
     - `sign`: +1 where whoever moved first in the episode moves next, -1 elsewhere.
     - `so_far`: the rewards and steps of the running episodes.

@@ -131,7 +131,6 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         is a scalar, or logits over the atoms of `value_code`. For an `auxiliary` loss
         `(logits, value, rest)`, of which planners see the first two. Where candidates are learned
         from, a distribution with `log_prob` and `entropy` may stand for the logits.
-    - `optimiser`: any optax transformation.
     - `model`: `(evaluator, *, gamma) -> model`, what the planners plan over, e.g.
         `functools.partial(zero_train.EnvironmentModel, env)`.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature

@@ -128,11 +128,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][] or
         [`zero_train.PrefixNetwork`][], or where the environment's steps are random a
         [`zero_train.StochasticNetwork`][].
-    - `optimiser`: any optax transformation.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
         falls while it learns.
     - `planner`: the planner to play with at full strength.
-    - `gamma`: the discount factor.
     - `num_players`: 1, or 2 who take turns. Where a player moves twice, `turn_error` is NaN.
     - `code`: for discrete rewards and values, e.g. `zero_nets.ValueSupport(61, transform=True)`.
     - `num_unroll`, `n_steps`, `value_weight`, `reward_weight`: as above. With `n_steps=0` the value

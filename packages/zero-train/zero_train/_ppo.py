@@ -253,7 +253,6 @@ class PPO(AbstractBlockAgent[PPOState]):
         a `zero_nets.ActorCritic`; or a [`zero_train.RecurrentNetwork`][] of such pairs. The policy
         is a distribution with `sample`, `mode`, `log_prob`, `kl` and `entropy`; a discrete one has
         `logits`, of which illegal actions are taken out here.
-    - `optimiser`: any optax transformation.
     - `objective`: [`zero_train.Clip`][] or [`zero_train.VMPO`][].
     - `gamma`, `lambda_`: of the advantages.
     - `value_weight`, `entropy_bonus`: as above.

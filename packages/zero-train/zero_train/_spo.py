@@ -68,7 +68,6 @@ class SPO(AbstractActorCritic):
     - `explorer`, `planner`: the search to collect with, and the one to play at full strength.
     - `region`: [`zero_train.losses.DecoupledTrustRegion`][] for Gaussian policies,
         [`zero_train.losses.TrustRegion`][] otherwise.
-    - `policy_optimiser`, `critic_optimiser`, `dual_optimiser`: any optax transformations.
     - `gamma`, `lambda_`: of the critic's returns; gamma is that of the model, too.
     - `target_rate`: how far both target networks move with every gradient step.
     - `adaptive`: whether searches have the temperature that is learned, and not their own.
