@@ -77,7 +77,6 @@ class TanhGaussian(AbstractDistribution):
     **Attributes:**
 
     - `loc`, `scale`: mean and standard deviation of `x`, before the squashing.
-    - `minimum`, `maximum`: bounds of the action.
     """
 
     loc: Float[Array, "*dims"]
@@ -206,7 +205,6 @@ class ClippedBeta(AbstractDistribution):
 
     - `alpha`, `beta`: the shape parameters. A larger `alpha` moves probability towards the maximum,
         a larger `beta` towards the minimum.
-    - `minimum`, `maximum`: bounds of the action.
     """
 
     alpha: Float[Array, "*dims"]

@@ -133,12 +133,7 @@ class MultiDiscreteHead(eqx.Module):
     num_actions: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(
-        self,
-        in_size: int,
-        num_actions: Sequence[int],
-        *,
-        scale: float = _SCALE,
-        key: PRNGKeyArray,
+        self, in_size: int, num_actions: Sequence[int], *, scale: float = _SCALE, key: PRNGKeyArray
     ):
         check_each(num_actions=num_actions)
         self.num_actions = tuple(num_actions)

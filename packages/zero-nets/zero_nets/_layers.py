@@ -216,12 +216,7 @@ def linear(
 
 
 def maybe_noisy(
-    in_size: int,
-    out_size: int,
-    *,
-    noise: float | None,
-    scale: float = 2**0.5,
-    key: PRNGKeyArray,
+    in_size: int, out_size: int, *, noise: float | None, scale: float = 2**0.5, key: PRNGKeyArray
 ) -> eqx.nn.Linear | NoisyLinear:
     """A noisy linear layer if `noise` is a number, else an orthogonal one."""
     if noise is None:

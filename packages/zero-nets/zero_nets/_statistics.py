@@ -86,9 +86,7 @@ class RunningStatistics(eqx.Module):
         )
 
     def update(
-        self,
-        batch: PyTree[Shaped[Array, "..."]],
-        weights: Float[Array, "*batch"] | None = None,
+        self, batch: PyTree[Shaped[Array, "..."]], weights: Float[Array, "*batch"] | None = None
     ) -> "RunningStatistics":
         """The statistics including another batch.
 

@@ -57,12 +57,7 @@ class MLP(eqx.Module):
         self.norms = tuple(_norm(width) for width in activated) if norm == "layer" else ()
         sizes = (in_size, *widths)
         self.layers = tuple(
-            maybe_noisy(
-                sizes[i],
-                width,
-                noise=noise,
-                key=jr.fold_in(key, i),
-            )
+            maybe_noisy(sizes[i], width, noise=noise, key=jr.fold_in(key, i))
             for i, width in enumerate(widths)
         )
         self.activation = activation
@@ -143,8 +138,8 @@ class VectorResNet(eqx.Module):
         return self.activation(x if self.final_norm is None else self.final_norm(x))
 
 
-def _norm(width: int) -> eqx.nn.LayerNorm:
-    return eqx.nn.LayerNorm(width, dtype=jnp.float32)
+def _norm(shape: int | tuple[int, ...]) -> eqx.nn.LayerNorm:
+    return eqx.nn.LayerNorm(shape, dtype=jnp.float32)
 
 
 class CNN(eqx.Module):
@@ -208,7 +203,7 @@ class CNN(eqx.Module):
                     'smaller `sizes` or `strides`, or padding="SAME".'
                 )
             if norm == "layer":
-                norms.append(eqx.nn.LayerNorm((rows, columns, depth), dtype=jnp.float32))
+                norms.append(_norm((rows, columns, depth)))
         flat = rows * columns * depth
         self.convs = tuple(convs)
         self.norms = tuple(norms)
@@ -287,8 +282,7 @@ class VisualResNet(eqx.Module):
             groups.append((first, tuple(rest)))
             rows, columns, depth = -(-rows // 2), -(-columns // 2), group_width
         self.groups = tuple(groups)
-        end = (rows, columns, depth)
-        self.final_norm = eqx.nn.LayerNorm(end, dtype=jnp.float32) if norm == "layer" else None
+        self.final_norm = _norm((rows, columns, depth)) if norm == "layer" else None
         self.linear = linear(rows * columns * depth, width, key=lkey)
         self.shape = tuple(shape)
         self.out_size = width

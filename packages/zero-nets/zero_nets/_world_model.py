@@ -33,6 +33,10 @@ from ._world_parts import (
 )
 
 
+#: A hidden state or an afterstate of one example, of any shape.
+Hidden = Float[Array, "..."]
+
+
 class WorldModel(eqx.Module):
     """Representation, dynamics and prediction of MuZero (Schrittwieser et al. 2020,
     https://arxiv.org/abs/1911.08265, appendices F and G).
@@ -172,27 +176,23 @@ class WorldModel(eqx.Module):
             remembering(see, size, memory_size, key=jr.fold_in(key, 5)),
         )
 
-    def represent(
-        self, observation: PyTree, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, "..."]:
+    def represent(self, observation: PyTree, *, key: PRNGKeyArray | None = None) -> Hidden:
         """The hidden state of an observation, or of the pair of one and the memory's result."""
         return normalise_min_max(self.encoder(observation, key=key))
 
     def step(
-        self, hidden: Float[Array, "..."], action: PyTree, *, key: PRNGKeyArray | None = None
-    ) -> tuple[Float[Array, "..."], Any]:
+        self, hidden: Hidden, action: PyTree, *, key: PRNGKeyArray | None = None
+    ) -> tuple[Hidden, Any]:
         """The hidden state after an action, and the reward network's result for it."""
         gkey, rkey = subkeys(key, 2)
         hidden = moved(self.dynamics, hidden, action, key=gkey)
         return hidden, self.reward(hidden, key=rkey)
 
-    def predict(
-        self, hidden: Float[Array, "..."], *, key: PRNGKeyArray | None = None
-    ) -> tuple[Any, Any]:
+    def predict(self, hidden: Hidden, *, key: PRNGKeyArray | None = None) -> tuple[Any, Any]:
         """The policy, or its logits, and the value of a hidden state, for the player to move."""
         return self.prediction(hidden, key=key)
 
-    def project(self, hidden: Float[Array, "..."]) -> Float[Array, " projection"]:
+    def project(self, hidden: Hidden) -> Float[Array, " projection"]:
         """The vector of a hidden state, for a loss of consistency."""
         if self.projector is None:
             raise ValueError(
@@ -211,31 +211,23 @@ class WorldModel(eqx.Module):
 
 
 class AbstractWorldNetwork(eqx.Module):
-    """A learned model that represents observations, predicts, and projects hidden states as the
-    [`zero_nets.WorldModel`][] does that is a part of it."""
+    """A learned model whose methods are those of the [`zero_nets.WorldModel`][] that is a part of
+    it, where it has no others of these names."""
 
     world: eqx.AbstractVar[WorldModel]
 
-    def represent(
-        self, observation: PyTree, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, "..."]:
-        """The hidden state of an observation."""
+    def represent(self, observation: PyTree, *, key: PRNGKeyArray | None = None) -> Hidden:
         return self.world.represent(observation, key=key)
 
-    def predict(
-        self, hidden: Float[Array, "..."], *, key: PRNGKeyArray | None = None
-    ) -> tuple[Any, Any]:
-        """The policy, or its logits, and the value of a hidden state, for the player to move."""
+    def predict(self, hidden: Hidden, *, key: PRNGKeyArray | None = None) -> tuple[Any, Any]:
         return self.world.predict(hidden, key=key)
 
-    def project(self, hidden: Float[Array, "..."]) -> Float[Array, " projection"]:
-        """The vector of a hidden state, for a loss of consistency."""
+    def project(self, hidden: Hidden) -> Float[Array, " projection"]:
         return self.world.project(hidden)
 
     def predict_projection(
         self, projection: Float[Array, " projection"]
     ) -> Float[Array, " projection"]:
-        """As in a [`zero_nets.WorldModel`][]."""
         return self.world.predict_projection(projection)
 
 
@@ -257,7 +249,6 @@ class StochasticWorldModel(AbstractWorldNetwork):
     - `chance`: maps an afterstate to the logits of the codes and a value, as an
         [`zero_nets.ActorCritic`][] does.
     - `encoder`: maps two observations in turn to a score for each code.
-    - `num_codes`: the number of codes.
     """
 
     world: WorldModel
@@ -354,25 +345,21 @@ class StochasticWorldModel(AbstractWorldNetwork):
         )
 
     def afterstate(
-        self, hidden: Float[Array, "..."], action: PyTree, *, key: PRNGKeyArray | None = None
-    ) -> Float[Array, "..."]:
+        self, hidden: Hidden, action: PyTree, *, key: PRNGKeyArray | None = None
+    ) -> Hidden:
         """The afterstate that an action leads to."""
         return moved(self.action, hidden, action, key=key)
 
     def predict_afterstate(
-        self, afterstate: Float[Array, "..."], *, key: PRNGKeyArray | None = None
+        self, afterstate: Hidden, *, key: PRNGKeyArray | None = None
     ) -> tuple[Any, Any]:
         """The logits of the codes, and the value for the player who acted, with the reward of the
         move."""
         return self.chance(afterstate, key=key)
 
     def resolve(
-        self,
-        afterstate: Float[Array, "..."],
-        code: Float[Array, " codes"],
-        *,
-        key: PRNGKeyArray | None = None,
-    ) -> tuple[Float[Array, "..."], Any]:
+        self, afterstate: Hidden, code: Float[Array, " codes"], *, key: PRNGKeyArray | None = None
+    ) -> tuple[Hidden, Any]:
         """The hidden state that a one-hot code leads to, and the reward network's result for it."""
         return self.world.step(afterstate, code, key=key)
 

@@ -111,8 +111,7 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         """Metrics of rows that were just collected."""
 
     def init(self, *, key: PRNGKeyArray, actor: AbstractActor | None = None) -> ActorCriticState:
-        """Fresh parameters, or with an `actor` of this agent those of the networks that it has and
-        its statistics, and fresh duals and optimisers."""
+        """Fresh, or with an `actor` of this agent with the networks that it has."""
         pkey, ckey = jax.random.split(key)
         policy, critic = parameters(self.policy, key=pkey), parameters(self.critic, key=ckey)
         statistics: Any = self.statistics

@@ -42,8 +42,8 @@ class Experience(eqx.Module):
 class AbstractActor(eqx.Module, Generic[Carry]):
     """Acts in a batch of environments. It carries its own networks and planner.
 
-    Batch-native: states, observations and actions have a leading `[batch]` axis and every row has
-    a key of its own.
+    Batch-native: states, observations, actions and every leaf of a carry have a leading `[batch]`
+    axis, and every row has a key of its own.
     """
 
     @abc.abstractmethod
@@ -67,8 +67,8 @@ class AbstractAgent(eqx.Module, Generic[AgentState]):
     """A learning algorithm: three methods, no environments, devices, logging or files.
 
     [`zero_train.AbstractBlockAgent`][] and [`zero_train.AbstractReanalysingAgent`][] have a fourth,
-    for agents that want it. An `init` that also takes an `actor` lets training start from the
-    networks of a trained player.
+    for agents that want it. An `init` that also takes an `actor` of the agent, a trained player,
+    begins with its networks and statistics of observations, and all else fresh.
     """
 
     @abc.abstractmethod

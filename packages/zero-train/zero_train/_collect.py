@@ -10,28 +10,21 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractEnvironment, Fallible, Hosted, Transition
+from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transition
 
+from ._actors import RandomActor
 from ._agent import AbstractActor, Experience
 from ._checks import check_count
 from ._evaluation import check_parts, decide, Decision
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
-from ._opening import begin
 from ._processes import to_writer
 
 
 class Totals(eqx.Module):
-    """The rewards and steps of episodes.
-
-    **Attributes:**
-
-    - `returns`: the undiscounted sum of rewards, from the view of whoever moved first (with one
-        player: the return). 0 where no episode ended.
-    - `lengths`: the number of steps; 0 where no episode ended.
-
-    Neither counts the random actions with which an episode may begin.
-    """
+    """The rewards and steps of episodes: the undiscounted sum of rewards, from the view of whoever
+    moved first (with one player: the return), and the number of steps. Both are 0 where no episode
+    ended, and do not count the random actions with which one may begin."""
 
     returns: Float[Array, "*rows"]
     lengths: Int[Array, "*rows"]
@@ -43,8 +36,6 @@ class Episodes(eqx.Module):
 
     **Attributes:**
 
-    - `state`: the environments' states.
-    - `carry`: the actor's carry.
     - `ended`: the state is final; the next row will say so and reset.
     - `sign`: +1 where whoever moved first in the episode moves next, -1 elsewhere.
     - `so_far`: the rewards and steps of the running episodes.
@@ -167,9 +158,7 @@ def collect(
         anew, bits = episodes.ended | cut, jr.key_data(ikeys)
         fresh = lambda: begin(env, jr.wrap_key_data(bits, impl=jr.key_impl(ikeys)), opening_plies)
         next_state = jax.lax.cond(
-            jnp.any(anew),
-            lambda: select_rows(anew, fresh(), next_state),
-            lambda: next_state,
+            jnp.any(anew), lambda: select_rows(anew, fresh(), next_state), lambda: next_state
         )
         return written(env, actor, episodes, decision, next_state, transition, cut)
 
@@ -262,3 +251,36 @@ def _rollout(
     indices = jnp.arange(num_envs, dtype=jnp.int32)
     episodes = start(env, actor, keys=row_keys(ikey, indices))
     return collect(env, actor, episodes, indices=indices, key=ckey, num_steps=num_steps)[1]
+
+
+def begin(env: AbstractEnvironment, keys: Key[Array, " rows"], opening_plies: int) -> PyTree[Array]:
+    """Fresh states, one a key, each after a number of random moves drawn from 0 to
+    `opening_plies`."""
+    if opening_plies == 0:
+        return jax.vmap(env.init)(key=keys)
+    nkeys, okeys = split_rows(keys, 2)
+    plies = jax.vmap(lambda key: jr.randint(key, (), 0, opening_plies + 1))(nkeys)
+    return opened(env, okeys, plies, opening_plies)[0]
+
+
+def opened(
+    env: AbstractEnvironment, keys: Key[Array, " rows"], plies: Int[Array, " rows"], most_plies: int
+) -> tuple[PyTree[Array], Bool[Array, " rows"]]:
+    """Fresh states, each after its own number of random moves, `plies`, at most `most_plies`.
+
+    **Returns:** the states, none of them final, and which openings were cut short, each before a
+    move that would have ended the episode.
+    """
+    ikeys, pkeys = split_rows(keys, 2)
+
+    def ply(i: Array, loop: tuple) -> tuple:
+        state, ended = loop
+        akeys, skeys = split_rows(jax.vmap(jr.fold_in, (0, None))(pkeys, i), 2)
+        obs: Observation = jax.vmap(env.observe)(state)
+        action, _, _ = RandomActor().act(state, obs, None, key=akeys)
+        next_state, transition = jax.vmap(env.step)(state, action, key=skeys)
+        ended = ended | (transition.last & (i < plies))
+        return select_rows(ended | (i >= plies), state, next_state), ended
+
+    state = jax.vmap(env.init)(key=ikeys)
+    return jax.lax.fori_loop(0, most_plies, ply, (state, jnp.zeros(keys.shape, bool)))

@@ -22,9 +22,7 @@ class _Static:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if self is other or not isinstance(other, _Static):
-            return self is other
-        return self._parts == other._parts
+        return self is other or (isinstance(other, _Static) and self._parts == other._parts)
 
     def tree(self, arrays: list[Array]) -> PyTree:
         """The tree with these arrays."""

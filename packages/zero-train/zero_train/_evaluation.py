@@ -14,7 +14,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Real
 
-from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transition
+from zero_envs import AbstractEnvironment, Fallible, Hosted, HostStep, Observation, Transition
 
 from ._agent import AbstractActor
 from ._checks import check_count, check_kind, check_positive, check_range, reals, within
@@ -267,14 +267,10 @@ def evaluate(
 
     All run side by side in one loop that stops when the last one does. A finished episode is
     frozen and not restarted, so long episodes count as much as short ones. In a game the actor
-    plays all sides. Every leaf of the actor's carry must have a leading `[batch]` axis.
+    plays all sides.
 
-    Whether actions are greedy or sampled is the actor's to say: `PolicyActor(temperature=0)` plays
-    the most likely one and `temperature=1` samples, a search has a `temperature` or `gumbel_scale`
-    of its own, and `agent.actor(state, explore=False)` is an agent at full strength.
-
-    The absolute metric of a run (Gorsane et al. 2022, https://arxiv.org/abs/2209.10485) is this
-    with ten times the episodes and the parameters of [`zero_train.BestSoFar`][].
+    Whether actions are greedy or sampled is the actor's to say, by its `temperature` for instance;
+    `agent.actor(state, explore=False)` is an agent at full strength.
 
     **Arguments:**
 
@@ -287,15 +283,12 @@ def evaluate(
 
     A [`zero_envs.Hosted`][] environment is stepped on the host, in simulators that are closed at
     the end. The mesh is ignored then, and an episode depends on `num_episodes` too.
-
-    Under `jax.jit` the return of an episode with a wrong move is NaN.
     """
     check_parts("evaluate", env, mesh, actor=actor)
     if isinstance(env, Hosted):
         result = _play_on_host(env, actor, num_episodes, max_steps, key)
     else:
-        if mesh is not None:
-            env, actor, key = replicated(mesh, (env, actor, key))
+        env, actor, key = replicated(mesh, (env, actor, key))
         result = _evaluate(env, actor, num_episodes, max_steps, key, mesh)
     check_faults("evaluate", result.fault, "episodes")
     return result
@@ -311,18 +304,39 @@ def _evaluate(
     mesh: Mesh | None,
 ) -> Evaluation:
     check_count("evaluate", num_episodes=num_episodes, max_steps=max_steps)
-    if mesh is None:
-        rows = jnp.arange(num_episodes, dtype=jnp.int32)
-        return _play(env, actor, rows, max_steps, key)
-    play = lambda env, actor, rows, key: _play(env, actor, rows, max_steps, key)
+
+    def play(
+        env: AbstractEnvironment, actor: AbstractActor, rows: Int[Array, " rows"], key: PRNGKeyArray
+    ) -> Evaluation:
+        ikey, akey, ekey = jr.split(key, 3)
+        parts = env, actor, max_steps
+
+        def body(loop: tuple) -> tuple:
+            time, state, carry, count = loop
+            ekeys = row_keys(jr.fold_in(ekey, time), rows)
+            action, seen = _decided(parts, (state, carry, akey, time, rows))
+            after, moved = jax.vmap(env.step)(state, action, key=ekeys)
+            move = HostStep(after, moved.reward, moved.discount, moved.last)
+            state = select_rows(~count.over, after, state)
+            return time + 1, state, *_counted(parts, (carry, count, action, seen, move))
+
+        state = jax.vmap(env.init)(key=row_keys(ikey, rows))
+        loop = jnp.zeros((), jnp.int32), state, *_begun(actor, state)
+        _, state, _, count = jax.lax.while_loop(lambda loop: jnp.any(~loop[-1].over), body, loop)
+        fallible = isinstance(env, Fallible)
+        failed = jax.vmap(env.failed)(state) if fallible else jnp.zeros(rows.shape, jnp.bool_)
+        return _evaluation(count, failed)
+
     return split(mesh, play, num_episodes, env, actor, key=key)
 
 
 def split(
-    mesh: Mesh, play: Callable[..., Any], num: int, *parts: Any, key: PRNGKeyArray
-) -> PyTree[Array]:
-    """`play(*parts, rows, key)` of `num` rows on all devices of the mesh; every process of several
-    gets all of it."""
+    mesh: Mesh | None, play: Callable[..., Any], num: int, *parts: Any, key: PRNGKeyArray
+) -> PyTree:
+    """`play(*parts, rows, key)` of `num` rows, on all devices of the mesh if there is one; every
+    process of several gets all of it."""
+    if mesh is None:
+        return play(*parts, jnp.arange(num, dtype=jnp.int32), key)
     arrays, static = eqx.partition(parts, eqx.is_array)
     share = -(-num // mesh.size)
 
@@ -333,64 +347,6 @@ def split(
     result = on_every_device(mesh, local, (P(), P()))(arrays, key)
     result = jax.lax.with_sharding_constraint(result, NamedSharding(mesh, P()))
     return jax.tree.map(lambda x: x[:num], result)
-
-
-def _play(
-    env: AbstractEnvironment,
-    actor: AbstractActor,
-    rows: Int[Array, " episodes"],
-    max_steps: int,
-    key: PRNGKeyArray,
-) -> Evaluation:
-    ikey, akey, ekey = jr.split(key, 3)
-    state = jax.vmap(env.init)(key=row_keys(ikey, rows))
-    loop = (jnp.zeros((), jnp.int32), state, *_begin(actor, state))
-
-    def body(loop: tuple) -> tuple:
-        time, state, carry, count = loop
-        ekeys = row_keys(jr.fold_in(ekey, time), rows)
-        decision = decide(env, actor, state, carry, row_keys(jr.fold_in(akey, time), rows))
-        action, seen = decision.action, decision.carry
-        next_state, transition = jax.vmap(env.step)(state, action, key=ekeys)
-        moved = ~count.over
-        state = select_rows(moved, next_state, state)
-        parts = carry, count, action, seen, next_state, transition
-        return time + 1, state, *_count(env, actor, max_steps, *parts)
-
-    _, state, _, count = jax.lax.while_loop(lambda loop: jnp.any(~loop[-1].over), body, loop)
-    fallible = isinstance(env, Fallible)
-    failed = jax.vmap(env.failed)(state) if fallible else jnp.zeros(rows.shape, jnp.bool_)
-    return _evaluation(count, failed)
-
-
-def _begin(actor: AbstractActor, state: PyTree[Array]) -> tuple[PyTree[Array], Tally]:
-    """The carry and the totals before the first move."""
-    rows = jax.tree.leaves(state)[0].shape[0]
-    return check_rows(actor, actor.init(state), rows), start_tally(jnp.ones(rows, jnp.float32))
-
-
-def _count(
-    env: AbstractEnvironment,
-    actor: AbstractActor,
-    max_steps: int,
-    carry: PyTree[Array],
-    count: Tally,
-    action: PyTree[Array],
-    seen: PyTree[Array],
-    next_state: PyTree[Array],
-    transition: Transition,
-) -> tuple[PyTree[Array], Tally]:
-    """The carry and the totals after a move, of which those of finished episodes stay."""
-    heard = actor.advance(seen, action, next_state, transition)
-    check_same(actor, "advance", carry, heard)
-    moved = ~count.over
-    carry = select_rows(moved, heard, carry)
-    return carry, count.add(moved, transition, faults(env, action, transition), max_steps)
-
-
-def _evaluation(count: Tally, failed: Bool[Array, " episodes"]) -> Evaluation:
-    returns = jnp.where(count.fault > 0, jnp.nan, count.returns)
-    return Evaluation(returns, count.lengths, count.terminated, failed, count.fault)
 
 
 def _play_on_host(
@@ -406,12 +362,13 @@ def _play_on_host(
     ikey, akey = jr.split(key)
     worlds = cast(Hosted, env).open(num_episodes, key=ikey)
     parts, over, time = (env, actor, max_steps), np.zeros(num_episodes, np.bool_), 0
-    decide, tally = _decide_on_host.bound(parts), _count_on_host.bound(parts)
+    decide, tally = _decided_on_host.bound(parts), _counted_on_host.bound(parts)
+    rows = np.arange(num_episodes, dtype=np.int32)
     try:
         state = jax.tree.map(np.array, worlds.reset())
-        carry, count = _begin_on_host(actor, state)
+        carry, count = _begun_on_host(actor, state)
         while not over.all():
-            action, seen = decide((state, carry, akey, np.int32(time)))
+            action, seen = decide((state, carry, akey, np.int32(time), rows))
             move = jax.tree.map(np.array, worlds.step(np.asarray(action)))
             carry, count = tally((carry, count, action, seen, move))
             state, time = move.state, time + 1
@@ -421,24 +378,35 @@ def _play_on_host(
     return _evaluation(count, jnp.zeros(num_episodes, jnp.bool_))
 
 
-_begin_on_host = dispatched(_begin)
+def _begun(actor: AbstractActor, state: PyTree[Array]) -> tuple[PyTree[Array], Tally]:
+    """The carry and the totals before the first move."""
+    rows = jax.tree.leaves(state)[0].shape[0]
+    return check_rows(actor, actor.init(state), rows), start_tally(jnp.ones(rows, jnp.float32))
 
 
-@dispatched
-def _decide_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], PyTree[Array]]:
-    env, actor, _ = parts
-    state, carry, key, time = given
-    rows = jnp.arange(jax.tree.leaves(state)[0].shape[0], dtype=jnp.int32)
+def _decided(parts: tuple, given: tuple) -> tuple[PyTree[Array], PyTree[Array]]:
+    """The actions of a time, and the carry after them."""
+    (env, actor, _), (state, carry, key, time, rows) = parts, given
     decision = decide(env, actor, state, carry, row_keys(jr.fold_in(key, time), rows))
     return decision.action, decision.carry
 
 
-@dispatched
-def _count_on_host(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
-    env, actor, max_steps = parts
-    carry, count, action, seen, move = given
-    moved = move.state, move.transition()
-    return _count(env, actor, max_steps, carry, count, action, seen, *moved)
+def _counted(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
+    """The carry and the totals after a move, of which those of finished episodes stay."""
+    (env, actor, max_steps), (carry, count, action, seen, move) = parts, given
+    transition, moved = move.transition(), ~count.over
+    heard = actor.advance(seen, action, move.state, transition)
+    check_same(actor, "advance", carry, heard)
+    count = count.add(moved, transition, faults(env, action, transition), max_steps)
+    return select_rows(moved, heard, carry), count
+
+
+_begun_on_host, _decided_on_host, _counted_on_host = map(dispatched, (_begun, _decided, _counted))
+
+
+def _evaluation(count: Tally, failed: Bool[Array, " episodes"]) -> Evaluation:
+    returns = jnp.where(count.fault > 0, jnp.nan, count.returns)
+    return Evaluation(returns, count.lengths, count.terminated, failed, count.fault)
 
 
 def score_interval(

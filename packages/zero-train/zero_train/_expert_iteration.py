@@ -96,15 +96,9 @@ class NStepReturns(AbstractValueTarget):
 
 
 class ExpertIterationState(eqx.Module):
-    """What expert iteration has learned.
-
-    **Attributes:**
-
-    - `params`: what the gradient acts on.
-    - `target`: the target network's parameters, which follow them slowly.
-    - `optimiser`: the optimiser's state.
-    - `updates`: gradient steps taken.
-    """
+    """What expert iteration has learned: the `params` that the gradient acts on, those of the
+    `target` network, which follow them slowly, the state of the optimiser, and the number of
+    gradient steps taken."""
 
     params: PyTree[Array]
     target: PyTree[Array]
@@ -137,7 +131,6 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         is a scalar, or logits over the atoms of `value_code`. For an `auxiliary` loss
         `(logits, value, rest)`, of which planners see the first two. Where candidates are learned
         from, a distribution with `log_prob` and `entropy` may stand for the logits.
-    - `optimiser`: any optax transformation.
     - `model`: `(evaluator, *, gamma) -> model`, what the planners plan over, e.g.
         `functools.partial(zero_train.EnvironmentModel, env)`.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
@@ -247,8 +240,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
     def init(
         self, *, key: PRNGKeyArray, actor: PlanningActor | None = None
     ) -> ExpertIterationState:
-        """Fresh parameters, or with an `actor` of this agent those of its network, and a fresh
-        optimiser."""
+        """Fresh, or with an `actor` of this agent with its network."""
         params = parameters(self.network, key=key)
         if actor is not None:
             evaluate: Any = getattr(actor.model, "evaluate", None)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from zero_envs import Observation
 from zero_search import (
@@ -21,7 +21,7 @@ from zero_search import (
 
 from ._agent import Experience
 from ._mesh import select_rows, split_rows
-from ._model import check_gamma, decoded, ValueCode
+from ._model import check_gamma, decoded, Floats, Ints, Keys, Prediction, Stepped, ValueCode
 from ._policies import masked, normalised, Statistics
 from ._recurrent import fresh, recalled, RecurrentNetwork
 
@@ -109,8 +109,8 @@ class LatentPrefix(eqx.Module):
     network remembers of them."""
 
     carry: PyTree[Array]
-    total: Float[Array, " batch"]
-    steps: Int[Array, " batch"]
+    total: Floats
+    steps: Ints
 
 
 class LatentNode(eqx.Module):
@@ -128,7 +128,7 @@ class LatentAfterstate(eqx.Module):
 
     node: LatentNode
     logits: Float[Array, "batch codes"]
-    value: Float[Array, " batch"]
+    value: Floats
 
 
 class AbstractLatentModel(AbstractModel[LatentNode]):
@@ -184,9 +184,7 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
         policy, value = self.network.predict(self.network.represent(seen))
         return policy, decoded(self.code, value)
 
-    def root(
-        self, state: PyTree[Array], obs: Observation | None, *, key: Key[Array, " batch"]
-    ) -> LatentNode:
+    def root(self, state: PyTree[Array], obs: Observation | None, *, key: Keys) -> LatentNode:
         if obs is None:
             raise ValueError(
                 f"{type(self).__name__} plans from observations, and was given none: use a planner "
@@ -201,14 +199,12 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
             fresh(self.network, rows), jnp.zeros(rows, jnp.float32), jnp.zeros(rows, jnp.int32)
         )
 
-    def predicted(self, node: LatentNode) -> tuple[Any, Float[Array, " batch"]]:
+    def predicted(self, node: LatentNode) -> tuple[Any, Floats]:
         """What the network predicts for hidden states, values decoded."""
         policy, value = jax.vmap(self.network.predict)(node.hidden)
         return policy, self.numbers(value)
 
-    def moved(
-        self, node: LatentNode, action: PyTree[Array]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def moved(self, node: LatentNode, action: PyTree[Array]) -> Stepped[LatentNode]:
         """What a step of a network without chance returns."""
         network, before = self.network, node.prefix
         if before is None:
@@ -223,7 +219,7 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
 
     def stepped(
         self, before: LatentNode, hidden: Float[Array, "batch ..."], reward: Array
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    ) -> Stepped[LatentNode]:
         """What a step returns that leads to these hidden states, with these outputs for rewards."""
         reward = self.numbers(reward)
         legal = jax.tree.map(jnp.ones_like, before.legal)
@@ -232,7 +228,7 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
         return LatentNode(hidden, legal), reward, discount, last
 
     def imagine(
-        self, obs: Observation, actions: PyTree[Array], *, key: Key[Array, " batch"]
+        self, obs: Observation, actions: PyTree[Array], *, key: Keys
     ) -> tuple[Float[Array, "batch steps"], Float[Array, "batch positions"]]:
         """What the model expects of a line of play, to be compared with what happens. What chance
         does in a stochastic model is drawn.
@@ -257,7 +253,7 @@ class AbstractLatentModel(AbstractModel[LatentNode]):
             values.append(self.predicted(node)[1])
         return jnp.stack(rewards, axis=1), jnp.stack(values, axis=1)
 
-    def numbers(self, output: Array) -> Float[Array, " batch"]:
+    def numbers(self, output: Array) -> Floats:
         """What the network's outputs for rewards or values stand for."""
         return jax.vmap(ft.partial(decoded, self.code))(output)
 
@@ -288,16 +284,12 @@ class LatentModel(AbstractLatentModel, AbstractChanceModel[LatentNode, LatentAft
     def num_outcomes(self) -> int:
         return self.network.num_codes if isinstance(self.network, StochasticNetwork) else 0
 
-    def step(
-        self, node: LatentNode, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: LatentNode, action: Ints, *, key: Keys) -> Stepped[LatentNode]:
         if isinstance(self.network, StochasticNetwork):
             return sampled_step(self, node, action, key=key)
         return self.moved(node, action)
 
-    def predict(
-        self, node: LatentNode, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def predict(self, node: LatentNode, *, key: Keys) -> Prediction:
         if node.legal is None:
             raise ValueError(
                 "LatentModel was given observations without legal actions, which means continuous "
@@ -306,7 +298,7 @@ class LatentModel(AbstractLatentModel, AbstractChanceModel[LatentNode, LatentAft
         logits, value = self.predicted(node)
         return jnp.where(node.legal, logits, -jnp.inf), value
 
-    def afterstate(self, node: LatentNode, action: Int[Array, " batch"]) -> LatentAfterstate:
+    def afterstate(self, node: LatentNode, action: Ints) -> LatentAfterstate:
         assert isinstance(self.network, StochasticNetwork)  # `num_outcomes` is 0 otherwise
         hidden = jax.vmap(self.network.afterstate)(node.hidden, action)
         logits, value = jax.vmap(self.network.predict_afterstate)(hidden)
@@ -316,14 +308,10 @@ class LatentModel(AbstractLatentModel, AbstractChanceModel[LatentNode, LatentAft
     def outcome_logits(self, afterstate: LatentAfterstate) -> Float[Array, "batch outcomes"]:
         return afterstate.logits
 
-    def afterstate_value(
-        self, afterstate: LatentAfterstate, *, key: Key[Array, " batch"]
-    ) -> Float[Array, " batch"]:
+    def afterstate_value(self, afterstate: LatentAfterstate, *, key: Keys) -> Floats:
         return afterstate.value
 
-    def resolve(
-        self, afterstate: LatentAfterstate, outcome: Int[Array, " batch"]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def resolve(self, afterstate: LatentAfterstate, outcome: Ints) -> Stepped[LatentNode]:
         assert isinstance(self.network, StochasticNetwork)
         code = jax.nn.one_hot(outcome, self.num_outcomes, dtype=jnp.float32)
         node = afterstate.node
@@ -340,14 +328,10 @@ class LatentPolicyModel(AbstractLatentModel, AbstractProposalModel[LatentNode]):
     code: ValueCode | None = None
     statistics: Statistics | None = None
 
-    def step(
-        self, node: LatentNode, action: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> tuple[LatentNode, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: LatentNode, action: PyTree[Array], *, key: Keys) -> Stepped[LatentNode]:
         return self.moved(node, action)
 
-    def propose(
-        self, node: LatentNode, *, key: Key[Array, " batch"]
-    ) -> tuple[Proposal, Float[Array, " batch"]]:
+    def propose(self, node: LatentNode, *, key: Keys) -> tuple[Proposal, Floats]:
         policy, value = self.predicted(node)
         return jax.vmap(masked)(policy, node.legal), value
 

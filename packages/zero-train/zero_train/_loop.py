@@ -90,10 +90,9 @@ class Loop(eqx.Module):
     - `env`, `agent`, `buffer`: the parts. The buffer's `num_envs` is the number of environments
         acted in at once, over all acting devices.
     - `unroll_length`: the number of rows collected from each environment in a step.
-    - `opening_plies`: every episode begins after a number of uniformly random actions, drawn from 0
-        to this, or fewer where the next one would end it. They are not learned from, and an actor
-        with a memory does not hear of them. A player whose games all begin alike learns little of
-        other positions. They need discrete actions.
+    - `opening_plies`: at most so many random actions begin every episode, as
+        [`zero_train.collect`][] says. They are not learned from. A player whose games all begin
+        alike learns little of other positions.
     - `num_updates`: the number of batches sampled and learned from in a step.
     - `augment`: `(row, *, key) -> row` for one sampled row of `Batch.items`, or `None`.
     - `reanalyse`: the share of every batch, at least a row of every shard, that is planned anew
@@ -374,12 +373,7 @@ def draw(
 
 
 def _planned_anew(
-    loop: Loop,
-    reanalyser: Any,
-    items: Experience,
-    rows: Int[Array, " rows"],
-    *,
-    key: PRNGKeyArray,
+    loop: Loop, reanalyser: Any, items: Experience, rows: Int[Array, " rows"], *, key: PRNGKeyArray
 ) -> Experience:
     """Plans a share of the rows of each shard anew.
 

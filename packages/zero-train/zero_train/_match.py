@@ -14,6 +14,7 @@ from zero_envs import AbstractEnvironment
 
 from ._agent import AbstractActor
 from ._checks import check_count
+from ._collect import opened
 from ._evaluation import (
     acted,
     check_parts,
@@ -26,7 +27,6 @@ from ._evaluation import (
 )
 from ._faults import ALONE, check_faults, faults
 from ._mesh import replicated, row_keys, select_rows
-from ._opening import opened
 
 
 #: Uniformly random moves at the start of a match, so that players without randomness play many
@@ -147,14 +147,6 @@ class _Games(eqx.Module):
     digest: UInt32[Array, "games 2"]
 
 
-class _Half(eqx.Module):
-    """What is left of the games of one seat, with the digests of their openings."""
-
-    count: Tally
-    opening: UInt32[Array, "games 2"]
-    digest: UInt32[Array, "games 2"]
-
-
 def match(
     env: AbstractEnvironment,
     first: AbstractActor,
@@ -172,7 +164,7 @@ def match(
     the first actor moves in one half, the second moves in the other, so no move is computed for
     nothing as long as the players alternate. Whose move it is follows the sign of the discount;
     where somebody moves twice, the row waits one turn, unchanged. Both actors hear of every move
-    after the opening. Every leaf of their carries must have a leading `[batch]` axis.
+    after the opening.
 
     **Arguments:**
 
@@ -195,8 +187,7 @@ def match(
     as those of games with a wrong move.
     """
     check_parts("match", env, mesh, first=first, second=second)
-    if mesh is not None:
-        env, first, second, key = replicated(mesh, (env, first, second, key))
+    env, first, second, key = replicated(mesh, (env, first, second, key))
     result = play_games(env, first, second, num_games, max_steps, key, opening_plies, mesh)
     check_faults("match", result.fault, "games")
     return result
@@ -222,54 +213,45 @@ def play_games(
         )
     check_count("match", 0, opening_plies=opening_plies)
     pairs = num_games // 2
-    play = lambda env, first, second, rows, key: _play(
-        env, first, second, (rows, pairs), max_steps, key, opening_plies
-    )
-    if mesh is None:
-        halves = play(env, first, second, jnp.arange(pairs, dtype=jnp.int32), key)
-    else:
-        halves = split(mesh, play, pairs, env, first, second, key=key)
-    games = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), *halves)
-    count, repeats, known = games.count, _repeats(games.digest), _repeats(games.opening)
+
+    def play(
+        env: AbstractEnvironment,
+        first: AbstractActor,
+        second: AbstractActor,
+        rows: Int[Array, " pairs"],
+        key: PRNGKeyArray,
+    ) -> tuple[tuple, tuple]:
+        """The totals, and the digests of the openings and of all, of the games in which the first
+        actor moves first, and of those in which the second does."""
+        okey, akey, ekey = jr.split(key, 3)
+        half = rows.shape[0]
+        opening = _openings(env, rows, opening_plies, key=okey)
+        state = jax.tree.map(lambda x: jnp.concatenate([x, x]), opening)
+        carries = tuple(check_rows(actor, actor.init(state), 2 * half) for actor in (first, second))
+        sign = jnp.where(jnp.arange(2 * half) < half, jnp.float32(1), jnp.float32(-1))
+        obs = jax.vmap(env.observe)(state)
+        begun = _digest(jnp.zeros((2 * half, 2), jnp.uint32), (sign, obs))
+        games = _Games(state, carries, start_tally(sign), begun)
+        both = jnp.concatenate([rows, rows]), jnp.concatenate([rows, rows + pairs])
+
+        def body(loop: tuple[Array, _Games]) -> tuple[Array, _Games]:
+            turn, games = loop
+            return turn + 1, _turn(env, first, second, games, turn, max_steps, both, (akey, ekey))
+
+        loop = (jnp.zeros((), jnp.int32), games)
+        _, games = jax.lax.while_loop(lambda loop: jnp.any(~loop[1].count.over), body, loop)
+        played = games.count, begun, games.digest
+        return jax.tree.map(lambda x: x[:half], played), jax.tree.map(lambda x: x[half:], played)
+
+    halves = split(mesh, play, pairs, env, first, second, key=key)
+    count, opening, digest = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), *halves)
+    repeats, known = _repeats(digest), _repeats(opening)
     alone = jnp.any(count.kept) & ~jnp.any(count.passed)
     fault = jnp.where(alone & (count.fault == 0), ALONE, count.fault)
     returns = jnp.where(fault > 0, jnp.nan, count.returns)
     outcomes = jnp.where(count.terminated | (fault > 0), jnp.sign(returns), 0.0)
     counts = ~known | jnp.any(known & ~repeats)
     return MatchResult(outcomes, returns, count.lengths, count.terminated, fault, repeats, counts)
-
-
-def _play(
-    env: AbstractEnvironment,
-    first: AbstractActor,
-    second: AbstractActor,
-    numbers: tuple[Int[Array, " pairs"], int],
-    max_steps: int,
-    key: PRNGKeyArray,
-    opening_plies: int,
-) -> tuple[_Half, _Half]:
-    """Plays the pairs of these numbers, of so many of the whole match: the games in which the
-    first actor moves first, and those in which the second does."""
-    okey, akey, ekey = jr.split(key, 3)
-    rows, pairs = numbers
-    half = rows.shape[0]
-    opening = _openings(env, rows, opening_plies, key=okey)
-    state = jax.tree.map(lambda x: jnp.concatenate([x, x]), opening)
-    carries = tuple(check_rows(actor, actor.init(state), 2 * half) for actor in (first, second))
-    sign = jnp.where(jnp.arange(2 * half) < half, jnp.float32(1), jnp.float32(-1))
-    obs = jax.vmap(env.observe)(state)
-    begun = _digest(jnp.zeros((2 * half, 2), jnp.uint32), (sign, obs))
-    games = _Games(state, carries, start_tally(sign), begun)
-    both = jnp.concatenate([rows, rows]), jnp.concatenate([rows, rows + pairs])
-
-    def body(loop: tuple[Array, _Games]) -> tuple[Array, _Games]:
-        turn, games = loop
-        return turn + 1, _turn(env, first, second, games, turn, max_steps, both, (akey, ekey))
-
-    loop = (jnp.zeros((), jnp.int32), games)
-    _, games = jax.lax.while_loop(lambda loop: jnp.any(~loop[1].count.over), body, loop)
-    played = _Half(games.count, begun, games.digest)
-    return jax.tree.map(lambda x: x[:half], played), jax.tree.map(lambda x: x[half:], played)
 
 
 def _turn(

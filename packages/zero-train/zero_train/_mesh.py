@@ -130,9 +130,11 @@ def places(mesh: Mesh, spec: P, tree: PyTree) -> PyTree[NamedSharding]:
     return jax.tree.map(lambda _: NamedSharding(mesh, spec), tree)
 
 
-def replicated(mesh: Mesh, tree: Tree) -> Tree:
-    """Copies arrays that are the same in every process to every device of the mesh; under
-    `jax.jit` they are where they are."""
+def replicated(mesh: Mesh | None, tree: Tree) -> Tree:
+    """Copies arrays that are the same in every process to every device of the mesh, if there is
+    one; under `jax.jit` they are where they are."""
+    if mesh is None:
+        return tree
 
     def copy(x: Any) -> Any:
         if not eqx.is_array(x) or isinstance(x, Tracer):

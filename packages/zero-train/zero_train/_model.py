@@ -19,18 +19,22 @@ from zero_envs import (
     Observation,
     Transition,
 )
-from zero_search import (
-    AbstractChanceModel,
-    AbstractHiddenModel,
-    AbstractProposalModel,
-    Proposal,
-)
+from zero_search import AbstractChanceModel, AbstractHiddenModel, AbstractProposalModel, Proposal
 
 from ._checks import check_kind
 from ._policies import masked
 
 
 State = TypeVar("State")
+
+Keys = Key[Array, " batch"]
+Ints = Int[Array, " batch"]
+Floats = Float[Array, " batch"]
+PerAction = Float[Array, "batch actions"]
+# What a model's `predict` and `step` return: `(logits, value)`, and `(next_node, reward, discount,
+# last)`.
+Prediction = tuple[PerAction, Floats]
+Stepped = tuple[State, Floats, Floats, Bool[Array, " batch"]]
 
 #: The policy logits `[actions]` and the value `[]` of ONE observation, for the player to move.
 Evaluator = Callable[[Observation], tuple[Array, Array]]
@@ -83,9 +87,7 @@ def number_loss(code: ValueCode | None, output: Array, target: Array) -> Float[A
     return code.cross_entropy(output, target)
 
 
-def evaluate_batch(
-    evaluate: Evaluator, obs: Observation
-) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+def evaluate_batch(evaluate: Evaluator, obs: Observation) -> Prediction:
     """Evaluates a batch of observations and marks illegal actions by a logit of `-inf`.
 
     The only place where legality meets logits. Values, and NaNs of the evaluator on legal
@@ -190,7 +192,7 @@ class EnvironmentModel(
         """Whether `step` draws something of which no odds are known."""
         return self._chance is None and getattr(self.env, "random", False)
 
-    def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:
+    def root(self, state: State, obs: Observation | None, *, key: Keys) -> State:
         if isinstance(self.env, AbstractHiddenEnvironment):
             return jax.vmap(self.env.resample)(state, key=key)
         if isinstance(self.env, Filtered):
@@ -198,26 +200,18 @@ class EnvironmentModel(
             return forget(state)
         return state
 
-    def step(
-        self, node: State, action: Int[Array, " batch"], *, key: Key[Array, " batch"]
-    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: State, action: Ints, *, key: Keys) -> Stepped[State]:
         step: Any = self.env.imagine if isinstance(self.env, Filtered) else self.env.step
         return discounted(jax.vmap(step)(node, action, key=key), self.gamma)
 
-    def predict(
-        self, node: State, *, key: Key[Array, " batch"]
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+    def predict(self, node: State, *, key: Keys) -> Prediction:
         obs = jax.vmap(self.env.observe)(node)
         logits, value = evaluate_batch(self.evaluate, obs)
         return self._decided(node, obs, logits, value) if self.decisive_moves else (logits, value)
 
     def _decided(
-        self,
-        node: State,
-        obs: Observation,
-        logits: Float[Array, "batch actions"],
-        value: Float[Array, " batch"],
-    ) -> tuple[Float[Array, "batch actions"], Float[Array, " batch"]]:
+        self, node: State, obs: Observation, logits: PerAction, value: Floats
+    ) -> Prediction:
         assert obs.legal is not None  # `evaluate_batch` refuses that
         actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
         # Nothing is random, so the key does not matter.
@@ -230,14 +224,12 @@ class EnvironmentModel(
         logits = jnp.where(won, jnp.where(wins, 0.0, _NEVER).astype(logits.dtype), logits)
         return logits, jnp.maximum(value, jnp.max(pays, axis=1).astype(value.dtype))
 
-    def signal(
-        self, node: State, action: Int[Array, " batch"], next_node: State
-    ) -> Int[Array, " batch"]:
+    def signal(self, node: State, action: Ints, next_node: State) -> Ints:
         if isinstance(self.env, AbstractHiddenEnvironment):
             return jax.vmap(self.env.signal)(node, action, next_node)
         return jnp.zeros_like(action)
 
-    def afterstate(self, node: State, action: Int[Array, " batch"]) -> PyTree[Array]:
+    def afterstate(self, node: State, action: Ints) -> PyTree[Array]:
         assert self._chance is not None  # `num_outcomes` is 0 otherwise
         return jax.vmap(self._chance.afterstate)(node, action)
 
@@ -245,15 +237,11 @@ class EnvironmentModel(
         assert self._chance is not None
         return jax.vmap(self._chance.outcome_logits)(afterstate)
 
-    def afterstate_value(
-        self, afterstate: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> Float[Array, " batch"] | None:
+    def afterstate_value(self, afterstate: PyTree[Array], *, key: Keys) -> Floats | None:
         of = self.evaluate_afterstate
         return None if of is None else jax.vmap(of)(afterstate)
 
-    def resolve(
-        self, afterstate: PyTree[Array], outcome: Int[Array, " batch"]
-    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def resolve(self, afterstate: PyTree[Array], outcome: Ints) -> Stepped[State]:
         assert self._chance is not None
         return discounted(jax.vmap(self._chance.resolve)(afterstate, outcome), self.gamma)
 
@@ -265,9 +253,7 @@ class EnvironmentModel(
         return env if knows or (isinstance(env, Filtered) and env.num_outcomes > 0) else None
 
 
-def discounted(
-    step: tuple[State, Transition], gamma: float
-) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+def discounted(step: tuple[State, Transition], gamma: float) -> Stepped[State]:
     """An environment's step as a model's: gamma multiplies the signed discount."""
     state, transition = step
     return state, transition.reward, gamma * transition.discount, transition.last
@@ -309,17 +295,13 @@ class PolicyModel(AbstractProposalModel[State], Generic[State]):
         check_kind("PolicyModel", Callable, "a function", evaluate=self.evaluate)
         check_gamma("PolicyModel", self.gamma)
 
-    def root(self, state: State, obs: Observation | None, *, key: Key[Array, " batch"]) -> State:
+    def root(self, state: State, obs: Observation | None, *, key: Keys) -> State:
         return state
 
-    def step(
-        self, node: State, action: PyTree[Array], *, key: Key[Array, " batch"]
-    ) -> tuple[State, Float[Array, " batch"], Float[Array, " batch"], Bool[Array, " batch"]]:
+    def step(self, node: State, action: PyTree[Array], *, key: Keys) -> Stepped[State]:
         return discounted(jax.vmap(self.env.step)(node, action, key=key), self.gamma)
 
-    def propose(
-        self, node: State, *, key: Key[Array, " batch"]
-    ) -> tuple[Proposal, Float[Array, " batch"]]:
+    def propose(self, node: State, *, key: Keys) -> tuple[Proposal, Floats]:
         def one(state: State) -> tuple[Proposal, Float[Array, ""]]:
             obs = self.env.observe(state)
             policy, value = self.evaluate(obs)

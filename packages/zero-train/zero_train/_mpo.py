@@ -74,7 +74,7 @@ class MPO(AbstractActorCritic):
         flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
         rows = flat(windows)
         features = normalised(state.online.statistics, rows.obs.features)
-        target = policies(self.policy, state.target_policy, features, rows.obs.legal)
+        target = policies(bind(self.policy, state.target_policy), features, rows.obs.legal)
         keys = jr.split(key, shape[0] * shape[1])
         draw = lambda p, k: jax.vmap(lambda i: p.sample(key=jr.fold_in(k, i)))(
             jnp.arange(self.num_samples, dtype=jnp.int32)
@@ -93,7 +93,7 @@ class MPO(AbstractActorCritic):
         )
         value = jax.vmap(bind(self.critic, critic))(features, rows.action)
         critic_loss, total, critic_metrics = regression(value, flat(returns), flat(counts))
-        online = policies(self.policy, policy, features, rows.obs.legal)
+        online = policies(bind(self.policy, policy), features, rows.obs.legal)
         policy_loss, metrics = improvement(
             self.region, online, target, actions, sampled, duals, flat(counts), total=total
         )

@@ -45,7 +45,7 @@ from ._unroll import (
     LEAST,
     likeness,
     summed,
-    unroll_batch,
+    unroll,
     Unrolled,
 )
 from .losses import masked_mean
@@ -53,16 +53,9 @@ from .returns import n_step_returns
 
 
 class MuZeroState(eqx.Module):
-    """What MuZero has learned.
-
-    **Attributes:**
-
-    - `params`: what the gradient acts on.
-    - `target`: the target network's parameters, whose values returns may end with.
-    - `optimiser`: the optimiser's state.
-    - `updates`: gradient steps taken.
-    - `statistics`: of the observations, or `None`.
-    """
+    """What MuZero has learned: the `params` that the gradient acts on, those of the `target`
+    network, whose values returns may end with, the state of the optimiser, the number of gradient
+    steps taken, and the `statistics` of the observations, or `None`."""
 
     params: PyTree[Array]
     target: PyTree[Array]
@@ -135,11 +128,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `network`: `(*, key) -> net`, a [`zero_train.LatentNetwork`][] or
         [`zero_train.PrefixNetwork`][], or where the environment's steps are random a
         [`zero_train.StochasticNetwork`][].
-    - `optimiser`: any optax transformation.
     - `explorer`: the planner to collect with, or `(updates) -> planner` for one whose temperature
         falls while it learns.
     - `planner`: the planner to play with at full strength.
-    - `gamma`: the discount factor.
     - `num_players`: 1, or 2 who take turns. Where a player moves twice, `turn_error` is NaN.
     - `code`: for discrete rewards and values, e.g. `zero_nets.ValueSupport(61, transform=True)`.
     - `num_unroll`, `n_steps`, `value_weight`, `reward_weight`: as above. With `n_steps=0` the value
@@ -152,13 +143,12 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     - `bootstrap`: the value that returns end with: that of the `"plan"` when the row was collected,
         or what the target `"network"` says of the row now.
     - `target_period`: the target network is a copy of the parameters after every so many updates.
-    - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
-        updated once with every block that is collected; `None` leaves observations as they are.
+    - `statistics`: to normalise observations by, as in [`zero_train.SPO`][].
     - `model`: what is planned over: a [`zero_train.LatentModel`][] of the network's logits, or a
         [`zero_train.LatentPolicyModel`][] of its policy.
     - `record`: `(plan) -> PlanRecord`, with the plan's candidates unless they are all actions.
-    - `commitment`, `code_entropy_bonus`: as above; only a stochastic network has them.
-    - `consistency`: as above.
+    - `commitment`, `code_entropy_bonus`, `consistency`: as above; the first two are those of a
+        stochastic network.
     - `correction`: a return has one step fewer, down to one, for each so many updates since its
         first row was collected, in which the policy has changed (EfficientZero, section 4.3); 0
         leaves them as long as they are.
@@ -224,8 +214,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             check_range(owner, 0, **{name: getattr(self, name)})
 
     def init(self, *, key: PRNGKeyArray, actor: PlanningActor | None = None) -> MuZeroState:
-        """Fresh parameters, or with an `actor` of this agent those of its network and its
-        statistics, and a fresh optimiser."""
+        """Fresh, or with an `actor` of this agent with its network."""
         params, statistics = parameters(self.network, key=key), self.statistics
         if actor is not None:
             kind = AbstractLatentModel
@@ -301,11 +290,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         )
         updates = state.updates + 1
         target = update_target(
-            state.target,
-            params,
-            1.0,
-            period=self.target_period,
-            updates=updates,
+            state.target, params, 1.0, period=self.target_period, updates=updates
         )
         new = MuZeroState(params, target, optimiser, updates, state.statistics)
         # What has no priority is never drawn again, as is right for windows that teach nothing.
@@ -404,7 +389,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         learned = summed(network, learned, self.num_players)
         seen = model.read(jax.tree.map(lambda x: x[:, : first + self.num_unroll + 1], rows))
         features = jax.tree.map(lambda x: x[:, first:], seen)
-        coded, unrolled = unroll_batch(network, features, learned)
+        coded, unrolled = jax.vmap(ft.partial(unroll, network))(features, learned)
         hidden, rewards, policies, values, afterstates = unrolled
         imitate = jax.vmap(jax.vmap(imitation))
         cross_entropy, entropy = imitate(policies, learned.policy, learned.candidates)

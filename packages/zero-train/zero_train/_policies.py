@@ -14,7 +14,7 @@ from zero_envs import Observation, Transition
 from ._agent import AbstractActor
 from ._arrays import log_softmax
 from ._faults import move_faults
-from ._learning import bind, if_finite, observation_check
+from ._learning import if_finite, observation_check
 from .losses import weighted_policy_loss
 
 
@@ -73,8 +73,7 @@ class DistributionActor(AbstractReflexActor):
 
     def policies(self, obs: Observation) -> Any:
         """The policy of each observation of a batch, as one pytree."""
-        features = normalised(self.statistics, obs.features)
-        return jax.vmap(lambda x, legal: masked(self.policy(x), legal))(features, obs.legal)
+        return policies(self.policy, normalised(self.statistics, obs.features), obs.legal)
 
 
 def drawn(policy: Any, key: PRNGKeyArray, *, greedy: bool) -> tuple[Any, Float[Array, ""]]:
@@ -117,13 +116,12 @@ def with_observations(statistics: Any, obs: Observation) -> Any:
 
 
 def policies(
-    network: Callable[..., Any],
-    params: PyTree[Array],
+    network: Callable[[Any], Any],
     features: PyTree[Array],
-    legal: Bool[Array, "*axes actions"] | None,
+    legal: Bool[Array, "rows actions"] | None,
 ) -> Any:
     """The policy of every row of `[rows]`, as one pytree."""
-    return jax.vmap(lambda x, mask: masked(bind(network, params)(x), mask))(features, legal)
+    return jax.vmap(lambda x, mask: masked(network(x), mask))(features, legal)
 
 
 def imitation(

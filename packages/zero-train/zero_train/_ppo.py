@@ -35,14 +35,7 @@ from ._learning import (
 from ._mesh import select_rows
 from ._policies import drawn, masked, normalised, Statistics, with_observations
 from ._recurrent import fresh, recalled, RecurrentNetwork
-from .losses import (
-    AbstractTrustRegion,
-    Dual,
-    masked_mean,
-    ppo_clip_loss,
-    standardise,
-    vmpo_loss,
-)
+from .losses import AbstractTrustRegion, Dual, masked_mean, ppo_clip_loss, standardise, vmpo_loss
 from .returns import truncated_gae
 
 
@@ -226,14 +219,8 @@ class VMPO(AbstractObjective):
 
 
 class PPOState(eqx.Module):
-    """What PPO has learned.
-
-    **Attributes:**
-
-    - `params`: the network's parameters.
-    - `duals`: the dual variables of the objective, by name.
-    - `optimiser`: the state of the optimiser of both.
-    - `statistics`: of the observations, or `None`.
+    """What PPO has learned: the parameters of the network, the dual variables of the objective by
+    name, the state of the optimiser of both, and the `statistics` of the observations, or `None`.
     """
 
     params: PyTree[Array]
@@ -266,12 +253,10 @@ class PPO(AbstractBlockAgent[PPOState]):
         a `zero_nets.ActorCritic`; or a [`zero_train.RecurrentNetwork`][] of such pairs. The policy
         is a distribution with `sample`, `mode`, `log_prob`, `kl` and `entropy`; a discrete one has
         `logits`, of which illegal actions are taken out here.
-    - `optimiser`: any optax transformation.
     - `objective`: [`zero_train.Clip`][] or [`zero_train.VMPO`][].
     - `gamma`, `lambda_`: of the advantages.
     - `value_weight`, `entropy_bonus`: as above.
-    - `statistics`: to normalise observations by, such as a fresh `zero_nets.RunningStatistics`,
-        updated once with every block that is collected; `None` leaves observations as they are.
+    - `statistics`: to normalise observations by, as in [`zero_train.SPO`][].
     """
 
     network: Callable[..., Any]
@@ -292,8 +277,7 @@ class PPO(AbstractBlockAgent[PPOState]):
         check_range("PPO", 0, value_weight=self.value_weight, entropy_bonus=self.entropy_bonus)
 
     def init(self, *, key: PRNGKeyArray, actor: ActorCriticActor | None = None) -> PPOState:
-        """Fresh parameters, or with an `actor` of this agent those of its network and its
-        statistics, and fresh duals and a fresh optimiser."""
+        """Fresh, or with an `actor` of this agent with its network."""
         params, statistics = parameters(self.network, key=key), self.statistics
         if actor is not None:
             check_kind("PPO.init", ActorCriticActor, "an actor of this agent", actor=actor)

@@ -68,7 +68,6 @@ class SPO(AbstractActorCritic):
     - `explorer`, `planner`: the search to collect with, and the one to play at full strength.
     - `region`: [`zero_train.losses.DecoupledTrustRegion`][] for Gaussian policies,
         [`zero_train.losses.TrustRegion`][] otherwise.
-    - `policy_optimiser`, `critic_optimiser`, `dual_optimiser`: any optax transformations.
     - `gamma`, `lambda_`: of the critic's returns; gamma is that of the model, too.
     - `target_rate`: how far both target networks move with every gradient step.
     - `adaptive`: whether searches have the temperature that is learned, and not their own.
@@ -124,8 +123,8 @@ class SPO(AbstractActorCritic):
         features, legal, record, counts = flat((features, rows.obs.legal, rows.record, counts))
         policy_loss, metrics = improvement(
             self.region,
-            policies(self.policy, policy, features, legal),
-            policies(self.policy, state.target_policy, features, legal),
+            policies(bind(self.policy, policy), features, legal),
+            policies(bind(self.policy, state.target_policy), features, legal),
             record.candidates,
             record.advantages,
             duals,

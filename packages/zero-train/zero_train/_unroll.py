@@ -131,51 +131,39 @@ def code_entropy(
     return -jnp.sum(shares * jnp.log(jnp.maximum(shares, LEAST)))
 
 
-def unroll_batch(
+def unroll(
     network: Any, features: PyTree[Array], learned: Unrolled
 ) -> tuple[tuple[Array, Array] | None, tuple[Array, Array, Any, Array, Any]]:
-    """What `chance_codes` and `unroll` return for each window; the former is `None` unless the
-    network is stochastic."""
+    """Of one window what `chance_codes` returns, or `None` unless the network is stochastic; and
+    the hidden states after each step, the rewards, policies and values of all positions, and with
+    codes what is predicted of its afterstates. The first reward is filler. A network of prefixes
+    gives these for rewards."""
+    stochastic, summing = (isinstance(network, x) for x in (StochasticNetwork, PrefixNetwork))
     coded = None
-    if isinstance(network, StochasticNetwork):
-        code = jax.vmap(ft.partial(chance_codes, network))
-        coded = code(features, learned.played, learned.chance)
-    first = jax.tree.map(lambda x: x[:, 0], features)
-    codes = None if coded is None else coded[1]
-    begun = network.init() if isinstance(network, PrefixNetwork) else None
-    return coded, jax.vmap(ft.partial(unroll, network, begun))(first, learned.action, codes)
-
-
-def unroll(
-    network: Any,
-    begun: PyTree[Array],
-    features: PyTree[Array],
-    actions: PyTree[Array],
-    codes: Float[Array, "steps codes"] | None,
-) -> tuple[Array, Array, Any, Array, Any]:
-    """The hidden states after each step of one window, the rewards, policies and values of all
-    positions, and with codes what is predicted of its afterstates. The first reward is filler.
-    Rewards are prefixes if there is a carry that these are `begun` with."""
+    if stochastic:
+        coded = chance_codes(network, features, learned.played, learned.chance)
+    begun = network.init() if summing else None
 
     def body(state: tuple[Array, Any], step: tuple[Any, Array | None, Array]) -> Any:
         (hidden, carry), (action, code, number), after = state, step, None
         # That of what a prefix remembers is not halved, as in the authors' program.
         before = optax.scale_gradient(hidden, 0.5)
-        if code is not None:
+        if stochastic:
             after = network.afterstate(before, action)
             hidden, reward = network.resolve(after, code)
-        elif begun is None:
-            hidden, reward = network.step(before, action)
-        else:
+        elif summing:
             carry = select_rows(number % network.prefix_steps == 0, begun, carry)
             hidden, reward, carry = network.step(before, action, carry)
+        else:
+            hidden, reward = network.step(before, action)
         return (hidden, carry), (hidden, reward, after)
 
-    first = network.represent(features)
-    numbers = jnp.arange(len(jax.tree.leaves(actions)[0]), dtype=jnp.int32)
+    first = network.represent(jax.tree.map(lambda x: x[0], features))
+    numbers = jnp.arange(learned.chance.size, dtype=jnp.int32)
     # Not in a loop, where a CPU takes many times as long for the gradient of a convolution.
-    steps = actions, codes, numbers
+    steps = learned.action, None if coded is None else coded[1], numbers
     _, (hidden, rewards, after) = jax.lax.scan(body, (first, begun), steps, unroll=True)
     policies, values = jax.vmap(network.predict)(jnp.concatenate([first[None], hidden]))
     afterstates = None if after is None else jax.vmap(network.predict_afterstate)(after)
-    return hidden, jnp.concatenate([rewards[:1], rewards]), policies, values, afterstates
+    rewards = jnp.concatenate([rewards[:1], rewards])
+    return coded, (hidden, rewards, policies, values, afterstates)

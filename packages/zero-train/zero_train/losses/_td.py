@@ -54,12 +54,14 @@ def clipped_value_loss(
 
 def regression(owner: str, prediction: Array, target: Array, huber: float | None) -> Array:
     """Half the squared error from a constant target, or the Huber loss."""
-    target = jax.lax.stop_gradient(target)
-    if huber is None:
-        return optax.losses.l2_loss(prediction - target)
+    error = prediction - jax.lax.stop_gradient(target)
+    return optax.losses.l2_loss(error) if huber is None else _huber(owner, error, huber)
+
+
+def _huber(owner: str, error: Array, huber: float) -> Array:
     check_range(owner, 0, huber=huber)
     check_positive(owner, huber=huber)
-    return optax.losses.huber_loss(prediction - target, delta=huber)
+    return optax.losses.huber_loss(error, delta=huber)
 
 
 @check_axes
@@ -234,12 +236,7 @@ def quantile_regression_loss(
     check_range(owner, 0, 1, fractions=jnp.asarray(fractions))
     error = jax.lax.stop_gradient(target)[None, :] - quantiles[:, None]
     weight = jnp.abs(jnp.asarray(fractions)[:, None] - (error < 0).astype(error.dtype))
-    if huber is None:
-        loss = jnp.abs(error)
-    else:
-        check_range(owner, 0, huber=huber)
-        check_positive(owner, huber=huber)
-        loss = optax.losses.huber_loss(error, delta=huber)
+    loss = jnp.abs(error) if huber is None else _huber(owner, error, huber)
     return jnp.sum(jnp.mean(weight * loss, axis=1))
 
 

@@ -99,9 +99,8 @@ class DecoupledTrustRegion(_AbstractMPORegion):
 
     **Attributes:**
 
-    - `epsilon`: the bound on the KL of the improved policy from the old one.
-    - `epsilon_mean`, `epsilon_stddev`: those on the KL of the learned policy from the target
-        policy.
+    - `epsilon`, `epsilon_mean`, `epsilon_stddev`: the bounds, as in a
+        [`zero_train.losses.TrustRegion`][].
     - `temperature`, `alpha_mean`, `alpha_stddev`: the initial duals of the three bounds. One of
         shape `[dims]` bounds every action dimension, a scalar one their sum.
     """
