@@ -16,8 +16,8 @@ changed:
 - `decisive prior N`: the same over a model that sees which moves end the game at once;
 - `bound N`: of the actions with a tenth of the most visits that one is played whose Q-value less
   `N / sqrt(visits)` is highest (LCB), so with 0 the highest Q-value;
-- `proofs`, `decisive prior N proofs`: as `bound 1.0` and `decisive prior N`, and what finished games
-  prove is kept;
+- `proofs`, `decisive prior N proofs`: as `bound 1.0` and `decisive prior N`, and the search keeps
+  what finished games prove;
 - `symmetries N`: the network is asked for N of the board's symmetries at once, whose mean is taken,
   by the N-th part of the simulations: as many evaluations;
 - `gumbel`: Gumbel's search without noise.

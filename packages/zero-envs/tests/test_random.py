@@ -1,5 +1,7 @@
 """Environments say that they are random where what a step results in depends on its key."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -49,7 +51,7 @@ def test_what_draws_says_so(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STEADY)
 def test_what_looks_at_its_key_to_no_effect_does_not_say_so(name):
-    env = make(name)
+    env: Any = make(name)
 
     def differs(state, given):
         action, *keys = given

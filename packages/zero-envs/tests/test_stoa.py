@@ -119,7 +119,7 @@ def test_ends_and_limits_are_apart():
 def test_no_state_foresees_its_coin():
     """Neither the key that the environment keeps nor that of a wrapper is in a state, so what two
     states draw depends on the keys of the steps alone."""
-    env = stoa_environment(stoa.AddRNGKey(Guess()), hidden=False)
+    env: Any = stoa_environment(stoa.AddRNGKey(Guess()), hidden=False)
     states = [env.init(key=jr.key(seed)) for seed in range(2)]
     assert env.random
     assert states[0].position.rng_key is None

@@ -132,8 +132,8 @@ class Dice(AbstractChanceEnvironment[Any]):
         return Cards().step(afterstate, outcome, key=jr.key(0))
 
 
-class Brittle(AbstractDiscreteEnvironment[Any]):
-    """As much of an environment that may break down as a wrapper looks at."""
+class Plain(AbstractDiscreteEnvironment[Any]):
+    """As much of an environment as a wrapper looks at."""
 
     num_actions: int = 2
     hidden: bool = False
@@ -147,15 +147,18 @@ class Brittle(AbstractDiscreteEnvironment[Any]):
     def observe(self, state: Any) -> Observation:
         return Cards().observe(state)
 
+
+class Brittle(Plain):
+    """One that may break down."""
+
     def failed(self, state: Any) -> jax.Array:
         return jnp.zeros((), jnp.bool_)
 
 
-class Away(Brittle):
-    """As much of an environment on the host."""
+class Away(Plain):
+    """One on the host."""
 
     name: str = "away"
-    failed = None
 
     def open(self, num_worlds: int, *, key: jax.Array) -> Any:
         raise AssertionError("it was opened")
