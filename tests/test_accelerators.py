@@ -128,9 +128,26 @@ ENTRY %main (p: f32[8,4]) -> f32[8,4] {
 """
 
 
-def test_what_is_split_is_counted_once_and_whole(hlo):
-    sent = [(one.op, one.size) for one, _ in hlo.collectives(hlo.parse(SPLIT))]
-    assert sent == [("all-gather", 4 * 32 * 4), ("reduce-scatter", 4 * 32 * 4)]
+#: The same as a GPU begins and ends it, two leaves at once.
+BEGUN = """\
+ENTRY %main (p: f32[8,4], q: f32[2]) -> f32[8,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  %q = f32[2]{0} parameter(1)
+  %gather = ((f32[8,4], f32[2]), (f32[32,4], f32[8])) all-gather-start(%p, %q), channel_id=1
+  %gathered = (f32[32,4], f32[8]) all-gather-done(%gather)
+  %g = f32[32,4]{1,0} get-tuple-element(%gathered), index=0
+  %h = f32[8]{0} get-tuple-element(%gathered), index=1
+  %scatter = ((f32[32,4], f32[8]), (f32[8,4], f32[2])) reduce-scatter-start(%g, %h), channel_id=2
+  %scattered = (f32[8,4], f32[2]) reduce-scatter-done(%scatter)
+  ROOT %r = f32[8,4]{1,0} get-tuple-element(%scattered), index=0
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "size", "ending"), [(SPLIT, 128, ""), (BEGUN, 136, "-start")])
+def test_what_is_split_is_counted_once_and_whole(hlo, text, size, ending):
+    sent = [(one.op, one.size) for one, _ in hlo.collectives(hlo.parse(text))]
+    assert sent == [(f"all-gather{ending}", 4 * size), (f"reduce-scatter{ending}", 4 * size)]
 
 
 def test_a_compiled_program_is_what_it_says(hlo):

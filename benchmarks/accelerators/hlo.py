@@ -170,9 +170,11 @@ def _block(found: dict[str, list[str]], name: str, turns: int | None, condition:
                 if ends and not called.startswith("async_collective_fusion"):
                     op = _what(called, found[called], op)
             size = sizes[own]
-            if op == "reduce-scatter":
+            if op.startswith(("reduce-scatter", "all-gather-start")):
                 given = re.findall(r"%([\w.\-]+)", rest.partition(")")[0])
-                size = sum(sizes[one] for one in given)
+                taken = sum(sizes[one] for one in given)
+                # What begins to gather has its operands among its results.
+                size = taken if op.startswith("reduce-scatter") else size - taken
             launched.append(Instruction(op, size, line))
     return Block(turns, tuple(launched), tuple(inside), condition)
 
