@@ -6,6 +6,7 @@ import importlib.util
 import io
 import pathlib
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -45,6 +46,7 @@ def module(path: str) -> Any:
     spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, ROOT / path)
     assert spec is not None and spec.loader is not None
     found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found  # numba keeps what it compiles under this name
     spec.loader.exec_module(found)
     return found
 

@@ -80,12 +80,13 @@ class Library:
 
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2))
         given = without_keys(self.shapes), jax.ShapeDtypeStruct((), jnp.int32), keys
-        try:
-            # This refuses results that differ from key to key.
-            with default_numerics(self.name):
+        with default_numerics(self.name):
+            jax.eval_shape(step, *given[:2], jax.eval_shape(lambda: jax.random.key(0)))  # may raise
+            try:
+                # This refuses results that differ from key to key.
                 jax.eval_shape(jax.vmap(step, in_axes=(None, None, 0), out_axes=None), *given)
-        except ValueError:
-            return True
+            except ValueError:
+                return True
         return False
 
 

@@ -50,7 +50,9 @@ def gymnax_environment(
             f"{_CALL}(<{name}>): not one of gymnax's own with its own parameters, so it is not "
             "known whether its state is fully observable; pass hidden=True or hidden=False."
         )
-    return _adapted(env, name, env.default_params if params is None else params, hidden, bounds)
+    steady = params is None and not options and name in GYMNAX_STEADY
+    params = env.default_params if params is None else params
+    return _adapted(env, name, params, hidden, bounds, steady)
 
 
 @ft.cache

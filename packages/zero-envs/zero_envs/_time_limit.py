@@ -68,9 +68,20 @@ class TimeLimit(AbstractDiscreteEnvironment[TimeLimitState[State]], Generic[Stat
                 "count the steps in its own state."
             )
 
-    def __getattr__(self, name: str) -> Any:
-        handed_on = name in ("num_players", "max_return", "random")
-        return getattr(self.env, name) if handed_on else object.__getattribute__(self, name)
+    @property
+    def num_players(self) -> int:
+        env: Any = self.env
+        return env.num_players
+
+    @property
+    def max_return(self) -> float:
+        env: Any = self.env
+        return env.max_return
+
+    @property
+    def random(self) -> bool:
+        env: Any = self.env
+        return env.random
 
     def init(self, *, key: PRNGKeyArray) -> TimeLimitState[State]:
         return TimeLimitState(self.env.init(key=key), jnp.zeros((), jnp.int32))

@@ -14,7 +14,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Real
 
-from zero_envs import AbstractEnvironment, Fallible, Hosted, HostStep, Observation, Transition
+from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transition
 
 from ._agent import AbstractActor
 from ._checks import check_count, check_kind, check_positive, check_range, reals, within
@@ -316,9 +316,8 @@ def _evaluate(
             ekeys = row_keys(jr.fold_in(ekey, time), rows)
             action, seen = _decided(parts, (state, carry, akey, time, rows))
             after, moved = jax.vmap(env.step)(state, action, key=ekeys)
-            move = HostStep(after, moved.reward, moved.discount, moved.last)
             state = select_rows(~count.over, after, state)
-            return time + 1, state, *_counted(parts, (carry, count, action, seen, move))
+            return time + 1, state, *_counted(parts, (carry, count, action, seen, after, moved))
 
         state = jax.vmap(env.init)(key=row_keys(ikey, rows))
         loop = jnp.zeros((), jnp.int32), state, *_begun(actor, state)
@@ -393,15 +392,22 @@ def _decided(parts: tuple, given: tuple) -> tuple[PyTree[Array], PyTree[Array]]:
 
 def _counted(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
     """The carry and the totals after a move, of which those of finished episodes stay."""
-    (env, actor, max_steps), (carry, count, action, seen, move) = parts, given
-    transition, moved = move.transition(), ~count.over
-    heard = actor.advance(seen, action, move.state, transition)
+    (env, actor, max_steps), (carry, count, action, seen, state, transition) = parts, given
+    heard, moved = actor.advance(seen, action, state, transition), ~count.over
     check_same(actor, "advance", carry, heard)
     count = count.add(moved, transition, faults(env, action, transition), max_steps)
     return select_rows(moved, heard, carry), count
 
 
-_begun_on_host, _decided_on_host, _counted_on_host = map(dispatched, (_begun, _decided, _counted))
+def _counted_after(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
+    """The same after a step of simulators, a [`zero_envs.HostStep`][]."""
+    *before, move = given
+    return _counted(parts, (*before, move.state, move.transition()))
+
+
+_begun_on_host, _decided_on_host, _counted_on_host = map(
+    dispatched, (_begun, _decided, _counted_after)
+)
 
 
 def _evaluation(count: Tally, failed: Bool[Array, " episodes"]) -> Evaluation:

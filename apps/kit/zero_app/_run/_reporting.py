@@ -84,14 +84,16 @@ class Report:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
-        if is_writer():
-            try:
+        if not is_writer():
+            return
+        if error is not None:
+            with contextlib.suppress(Exception):
                 write_report(self._app, self._folder.path)
-            except Exception as e:
-                if error is None and not isinstance(e, RunError):
-                    raise
-                if error is None:
-                    warn(str(e))
+            return
+        try:
+            write_report(self._app, self._folder.path)
+        except RunError as e:
+            warn(str(e))
 
 
 #: The seconds that the first report is expected to take, and between two readings by a browser.
