@@ -116,7 +116,7 @@ class Tag(AbstractObservedEnvironment[TagState]):
         tagged = met & (action == _TAG)
         flight = jnp.log(jnp.asarray(floor.flight)[state.agent, state.opponent])
         onward = jnp.asarray(floor.onward)
-        fled = onward[state.opponent, jr.categorical(flee_key, flight)]
+        fled = onward[state.opponent, jr.categorical(flee_key, flight).astype(jnp.int32)]
         agent = jnp.where(over, state.agent, onward[state.agent, action])
         opponent = jnp.where(over | tagged, state.opponent, fled)
         readings = state.readings
