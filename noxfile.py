@@ -385,14 +385,25 @@ def resolve(session: nox.Session, resolution: str) -> None:
         for path in [ROOT, *MEMBERS.values()]
         if "tests" in pyproject(path).get("dependency-groups", {})
     ]
+    pins = list[str]()
     if resolution == "lowest-direct":
         # Else uv raises JAX where the newest release of another library asks for a newer one.
         asked = (x for path in MEMBERS.values() for x in pyproject(path)["project"]["dependencies"])
         (lowest,) = {x.replace(">=", "==") for x in asked if x.startswith("jax>=")}
         (cache() / "jax.txt").write_text(lowest, encoding="utf-8")
-        files.append(f"--constraints={cache() / 'jax.txt'}")
+        pins.append(f"--constraints={cache() / 'jax.txt'}")
     session.run_install(
-        *("uv", "pip", "compile", "--quiet", "--upgrade", "--resolution", resolution, *files),
+        *(
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--upgrade",
+            "--resolution",
+            resolution,
+            *files,
+            *pins,
+        ),
         *(f"--group={group}" for group in groups),
         *(f"--no-emit-package={name}" for name in DISTRIBUTIONS),
         *("--output-file", str(pinned)),

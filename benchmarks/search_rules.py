@@ -92,8 +92,10 @@ def averaged(model: EnvironmentModel, number: int) -> EnvironmentModel:
     return EnvironmentModel(model.env, evaluate, model.gamma)
 
 
-def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], PlanningActor]]:
-    """By name, the player with that change."""
+def changes(
+    c: float, n: int, most: float = 1.0
+) -> dict[str, Callable[[EnvironmentModel], PlanningActor]]:
+    """By name, the player with that change; `most` is the greatest return of a game."""
 
     def by(planner: Any) -> Callable[[EnvironmentModel], PlanningActor]:
         return lambda model: PlanningActor(planner, model)
@@ -115,8 +117,8 @@ def changes(c: float, n: int) -> dict[str, Callable[[EnvironmentModel], Planning
     return {
         **{f"prior {x}": puct(2.0, heat=x, readout=bounds[1.0]) for x in heats},
         **{f"decisive prior {x}": decisive(x) for x in (1.0, *heats)},
-        **{f"decisive prior {x} proofs": decisive(x, max_return=1.0) for x in (1.0, *heats)},
-        "proofs": puct(1.0, readout=bounds[1.0], max_return=1.0),
+        **{f"decisive prior {x} proofs": decisive(x, max_return=most) for x in (1.0, *heats)},
+        "proofs": puct(1.0, readout=bounds[1.0], max_return=most),
         **{f"exploration {x}": puct(x) for x in wider},
         **{f"bound {y}": puct(1.0, readout=bound) for y, bound in bounds.items()},
         **{
@@ -150,9 +152,10 @@ def main() -> None:
     asks_symmetries = any(name.startswith("symmetries") for name in given.only)
     if asks_symmetries and getattr(model.env, "num_actions", 0) != 65:
         parser.error(f"{given.run} is not a run of Othello, whose symmetries these are")
-    other = changes(c, given.simulations)[given.against](model)
+    players = changes(c, given.simulations, getattr(model.env, "max_return", 1.0))
+    other = players[given.against](model)
     for name in given.only:
-        player = changes(c, given.simulations)[name](model)
+        player = players[name](model)
         size = {"games": given.games, "batch": min(given.games, 200), "seed": given.seed}
         found = meet(model.env, player, other, **size)
         about = {"change": name, "against": given.against, "simulations": given.simulations}

@@ -235,6 +235,26 @@ def test_no_environment_is_left_out():
     assert FAST.keys() | SLOW.keys() | DOWNLOADED == set(gymnax.registered_envs)
 
 
+def test_what_is_known_not_to_draw_is_so_however_it_is_made():
+    """With its own parameters. With others it is as any other whose step looks at its key."""
+    name = "Catch-bsuite"
+    params = gymnax.make(name)[1]
+    ways: list[dict[str, Any]] = [{}, {"hidden": False}]
+    others = [{"params": params, "hidden": False}, {"rows": 6, "hidden": False}]
+    made: Any = gymnax_environment
+    assert [made(name, **way).random for way in ways + others] == [False, False, True, True]
+
+
+def test_a_step_that_breaks_does_not_pass_for_one_that_draws():
+    class Broken(Coins):
+        def step_env(self, key, state, action, params):
+            raise ValueError("no such coin")
+
+    env: Any = gymnax_environment(Broken(), hidden=False)
+    with pytest.raises(ValueError, match="no such coin"):
+        _ = env.random
+
+
 def test_a_name_is_one_environment():
     """Else all would be traced again for each object of it."""
     assert gymnax_environment("Catch-bsuite") is make("gymnax/Catch-bsuite")

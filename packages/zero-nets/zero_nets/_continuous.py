@@ -77,6 +77,7 @@ class TanhGaussian(AbstractDistribution):
     **Attributes:**
 
     - `loc`, `scale`: mean and standard deviation of `x`, before the squashing.
+    - `minimum`, `maximum`: bounds of the action.
     """
 
     loc: Float[Array, "*dims"]
@@ -205,6 +206,7 @@ class ClippedBeta(AbstractDistribution):
 
     - `alpha`, `beta`: the shape parameters. A larger `alpha` moves probability towards the maximum,
         a larger `beta` towards the minimum.
+    - `minimum`, `maximum`: bounds of the action.
     """
 
     alpha: Float[Array, "*dims"]

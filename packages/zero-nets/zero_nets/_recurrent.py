@@ -42,6 +42,7 @@ class RNN(eqx.Module):
         """**Arguments:**
 
         - `hidden_size`: the length of each cell's hidden state, and of the output.
+        - `layers`: the number of cells.
         - `cell`: `equinox.nn.LSTMCell`, `equinox.nn.GRUCell`, or another class with the signature
             of the latter, whose carry is one vector of `hidden_size`.
         - `dtype`: the dtype of the cells' computation. Parameters, carry and output are float32

@@ -34,6 +34,8 @@ class BoardSymmetries(eqx.Module):
 
     **Attributes:**
 
+    - `rows`, `columns`: the size of the board.
+    - `num_actions`: the number of actions.
     - `places`: the row and column of each action, which moves as a stone there would. By default
         the first `rows * columns` actions are the cells, row by row, and any other actions, such as
         a pass, do not move. Places may be on another board than the cells: the four directions are

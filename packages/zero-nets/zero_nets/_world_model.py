@@ -211,8 +211,8 @@ class WorldModel(eqx.Module):
 
 
 class AbstractWorldNetwork(eqx.Module):
-    """A learned model whose methods are those of the [`zero_nets.WorldModel`][] that is a part of
-    it, where it has no others of these names."""
+    """A learned model that represents observations, predicts, and projects hidden states as the
+    [`zero_nets.WorldModel`][] does that is a part of it."""
 
     world: eqx.AbstractVar[WorldModel]
 
@@ -249,6 +249,7 @@ class StochasticWorldModel(AbstractWorldNetwork):
     - `chance`: maps an afterstate to the logits of the codes and a value, as an
         [`zero_nets.ActorCritic`][] does.
     - `encoder`: maps two observations in turn to a score for each code.
+    - `num_codes`: the number of codes.
     """
 
     world: WorldModel
