@@ -1,23 +1,26 @@
 """How many minutes of training pass until a player is above fixed bars.
 
 Every seed is trained by the command in a process of its own, on so many cores and for so many
-minutes at the most, in which the run keeps the players that it evaluated. Then they are measured,
-the first one first, by `eval` against the fixed ladder and in the suites, until one passes every
-bar. Its minutes are those from the start of the command, compiling and evaluations included, to
-when it was kept. A JSON line a seed, which `benchmarks/leaderboard.jsonl` may take.
+minutes at the most, in which the run keeps the players that it evaluated. Then they are measured
+by `eval` against the fixed ladder and in the suites. For each bar the first player that passes it
+is found by bisection, as if every player were stronger than those before it. The minutes of a bar
+are those from the start of the command, compiling and evaluations included, to when that player
+was kept. A JSON line a seed, which `benchmarks/leaderboard.jsonl` may take.
 """
 
 import argparse
+import bisect
 import contextlib
 import datetime
+import functools
 import importlib.util
 import io
+import itertools
 import json
 import os
 import pathlib
 import platform
 import shlex
-import statistics
 import subprocess
 import sys
 import time
@@ -32,28 +35,14 @@ from zero_cli._apps import app_of
 Bar = tuple[str, str, float]
 
 
-def measured(
-    player: str, bars: Sequence[Bar], games: int
-) -> tuple[dict[str, float], tuple[int, float]]:
-    """The figures of a player, up to the first one that misses its bar, and how good it is: the
-    number of bars that it passes, and then how far it is above the last one that was tried, where
-    below is less than 0."""
-    found, known, passed, above = {}, {}, 0, 0.0
-    for flags, figure, bar in bars:
-        if flags not in known:
-            said = io.StringIO()
-            app, name = app_of(player)
-            number = [] if "--suite" in flags else ["--games", str(games)]
-            with contextlib.redirect_stdout(said):
-                run(app, ["eval", name, *shlex.split(flags), *number, "--seed", "1", "--json"])
-            known[flags] = json.loads(said.getvalue())
-        value = known[flags][figure]
-        found[f"{flags}: {figure}"] = value
-        above = bar - value if figure == "loss_mean" else value - bar
-        if above < 0:
-            break
-        passed += 1
-    return found, (passed, above)
+def measured(player: str, flags: str, games: int) -> dict[str, float]:
+    """What `eval --json` prints."""
+    said = io.StringIO()
+    app, name = app_of(player)
+    number = [] if "--suite" in flags else ["--games", str(games)]
+    with contextlib.redirect_stdout(said):
+        run(app, ["eval", name, *shlex.split(flags), *number, "--seed", "1", "--json"])
+    return json.loads(said.getvalue())
 
 
 def trained(words: Sequence[str]) -> float:
@@ -107,42 +96,43 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
     if game == "othello" and importlib.util.find_spec("numba") is None:
         parser.error("its opponents need numba; begin the command with `uv run --extra judges`")
     start_jax()
-    taken: list[float] = []
     for seed in given.seeds:
         out = pathlib.Path(f"{given.out}-{seed}")
         words = ["train", game, "--seed", str(seed), "--max-minutes", str(minutes)]
         words += ["--out", str(out), *flags]
         began = trained(words)
-        row = first(out, began, bars, given.games)
-        taken.append(row["minutes"] if row["passed"] == len(bars) else float("inf"))
-        about = {"player": given.player, "game": game, "level": given.bars, "seed": seed}
-        last = {"command": shlex.join(["zero", *words]), "hardware": hardware(given.cores)}
-        print(json.dumps(about | row | last), flush=True)
-    print(f"median: {statistics.median(taken):.1f} minutes", file=sys.stderr)
+        row = {
+            "player": given.player,
+            "game": game,
+            "level": given.bars,
+            "seed": seed,
+            "bars": passed(out, began, bars, given.games),
+            "commit": load(*app_of(str(out))).origin.get("commit"),
+            "date": str(datetime.date.today()),
+            "command": shlex.join(["zero", *words]),
+            "hardware": hardware(given.cores),
+        }
+        print(json.dumps(row), flush=True)
 
 
-def first(out: pathlib.Path, began: float, bars: Sequence[Bar], games: int) -> dict[str, Any]:
-    """The first player of a run that passes all bars, or else the one that passes most of them and
-    is nearest to the next one."""
-    row: dict[str, Any] = {}
-    best = -1, 0.0
+def passed(
+    out: pathlib.Path, began: float, bars: Sequence[Bar], games: int
+) -> list[dict[str, Any]]:
+    """For each bar its words, the figure of the first player of a run that passes it, and the
+    step and minutes of that player; of a bar that none passes the figure of the last player."""
     kept = sorted(x for x in out.glob("parameters/*") if x.name.isdecimal())
     if not kept:
         raise SystemExit(f"{out} has kept no player; give more minutes")
-    for path in kept:
-        player = f"{out}@{int(path.name)}"
-        figures, good = measured(player, bars, games)
-        if good > best:
-            best = good
-            row = {
-                "minutes": round((path.stat().st_mtime - began) / 60, 1),
-                "step": int(path.name),
-                "passed": good[0],
-                "bars": len(bars),
-                "figures": figures,
-                "commit": load(*app_of(player)).origin.get("commit"),
-                "date": str(datetime.date.today()),
-            }
-        if good[0] == len(bars):
-            break
-    return row
+    once = functools.cache(lambda step, flags: measured(f"{out}@{step}", flags, games))
+
+    def row(flags: str, figure: str, bar: float) -> dict[str, Any]:
+        sign = -1 if figure == "loss_mean" else 1
+        value = lambda path: once(int(path.name), flags)[figure]
+        place = bisect.bisect_left(kept, True, key=lambda path: sign * (value(path) - bar) >= 0)
+        missed = place == len(kept)
+        player = kept[-1 if missed else place]
+        minutes = None if missed else round((player.stat().st_mtime - began) / 60, 1)
+        about = {"flags": flags, "figure": figure, "bar": bar, "value": value(player)}
+        return about | {"step": int(player.name), "minutes": minutes}
+
+    return list(itertools.starmap(row, bars))

@@ -1,7 +1,9 @@
 """Writes leaderboard.md from benchmarks/leaderboard.jsonl: `python docs/_leaderboard.py`."""
 
 import json
+import math
 import pathlib
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +11,10 @@ from typing import Any
 ROOT = pathlib.Path(__file__).parent.parent
 LINES = ROOT / "benchmarks" / "leaderboard.jsonl"
 PAGE = ROOT / "docs" / "leaderboard.md"
-#: What each line must say.
-FIELDS = {"player": str, "game": str, "level": str, "seed": int, "minutes": float, "step": int,
-          "passed": int, "bars": int, "figures": dict, "commit": str, "date": str,
-          "command": str, "hardware": str}  # fmt: skip
+#: What each line must say, and each of its bars.
+FIELDS = {"player": str, "game": str, "level": str, "seed": int, "bars": list, "commit": str,
+          "date": str, "command": str, "hardware": str}  # fmt: skip
+BAR = {"flags": str, "figure": str, "bar": float, "value": float, "step": int}
 _HEAD = """# Leaderboard
 
 How many minutes of training it takes until a player is above fixed bars: scores against opponents
@@ -21,11 +23,9 @@ positions. `benchmarks/othello_speedrun.py` and `benchmarks/connect_four_speedru
 train, measure, and print a JSON line for each seed. To add a player, append its lines to
 `benchmarks/leaderboard.jsonl` and run `python docs/_leaderboard.py`.
 
-Minutes are those from the command to the first player that was kept and passes, compiling and
-evaluations included. Bars are tried in order until one is missed, and who passes some of them is
-listed below those that pass all, with the minutes of the player that came nearest. Several seeds
-are one row, which is that of the middle seed, or of the worse of two, when those that pass most
-come first and then the fastest.
+Minutes are those from the command to the first player that was kept and passes the bar, compiling
+and evaluations included, and the median over seeds. Where half of the seeds or more miss a bar,
+the table has the median figure of their last players in brackets.
 """
 
 
@@ -43,32 +43,51 @@ def read(text: str) -> list[dict[str, Any]]:
             row = None
         if not isinstance(row, dict):
             raise ValueError(f"line {number} of {LINES.name} is no JSON object")
-        for name, kind in FIELDS.items():
-            if not isinstance(row.get(name), (float, int) if kind is float else kind):
-                raise ValueError(f"line {number} of {LINES.name} has no {name} of {kind.__name__}")
+        bars = row.get("bars")
+        parts = [(row, FIELDS), *((bar, BAR) for bar in (bars if isinstance(bars, list) else []))]
+        for part, fields in parts:
+            for name, kind in fields.items():
+                given = part.get(name) if isinstance(part, dict) else None
+                if not isinstance(given, (float, int) if kind is float else kind):
+                    said = f"line {number} of {LINES.name} has no {name} of {kind.__name__}"
+                    raise ValueError(said)
         rows.append(row)
     return rows
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
-    """The page: a table for each game and level, the fastest of those that pass most first."""
+    """The page: a table for each game and level, in which those that pass most bars come first,
+    and then the fastest."""
     tables: dict[tuple[str, str], dict[tuple[str, ...], list[dict[str, Any]]]] = {}
     for row in rows:
         who = tuple(str(row[name]) for name in ("player", "commit", "hardware"))
         tables.setdefault((row["game"], row["level"]), {}).setdefault(who, []).append(row)
     parts = [_HEAD]
     for (game, level), players in sorted(tables.items()):
+        bars = next(iter(players.values()))[0]["bars"]
+        names = [f"`{x['flags']}`: {x['figure']} {x['bar']:g}" for x in bars]
+        head = [*names, "player", "seeds", "hardware", "command", "commit"]
         lines = []
         for (player, commit, hardware), seeds in players.items():
-            best_first = sorted(seeds, key=lambda row: (-row["passed"], row["minutes"]))
-            row = best_first[len(seeds) // 2]
-            cells = (player, f"{row['passed']} of {row['bars']}", f"{row['minutes']:.1f}",
-                     str(len(seeds)), hardware, f"`{row['command']}`", commit[:8])  # fmt: skip
-            lines.append(((-row["passed"], row["minutes"]), f"| {' | '.join(cells)} |"))
-        head = "| player | bars passed | minutes | seeds | hardware | command | commit |"
-        table = [line for _, line in sorted(lines)]
-        parts.append("\n".join([f"## {game}: {level}\n", head, "|---" * 7 + "|", *table, ""]))
+            minutes = [_median(seeds, i, "minutes") for i in range(len(bars))]
+            cells = [
+                f"({_median(seeds, i, 'value'):.3g})" if math.isinf(x) else f"{x:.1f}"
+                for i, x in enumerate(minutes)
+            ]
+            about = [player, str(len(seeds)), hardware, f"`{seeds[0]['command']}`", commit[:8]]
+            missed = sum(map(math.isinf, minutes))
+            took = max((x for x in minutes if not math.isinf(x)), default=0.0)
+            lines.append(((missed, took), f"| {' | '.join([*cells, *about])} |"))
+        table = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+        table += [line for _, line in sorted(lines)]
+        parts.append("\n".join([f"## {game}: {level}\n", *table, ""]))
     return "\n".join(parts)
+
+
+def _median(seeds: Sequence[dict[str, Any]], bar: int, name: str) -> float:
+    """Over seeds, of a bar that a seed misses infinitely many minutes."""
+    values = [seed["bars"][bar][name] for seed in seeds]
+    return statistics.median_high(math.inf if x is None else x for x in values)
 
 
 if __name__ == "__main__":

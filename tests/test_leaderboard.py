@@ -1,6 +1,7 @@
 """The leaderboard: its page is what its lines say, and what a speedrun counts."""
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -14,10 +15,14 @@ def board():
     return workspace.module("docs/_leaderboard.py")
 
 
-def line(**changes: Any) -> dict[str, Any]:
-    row = dict(player="zero", game="othello", level="hour", seed=1, minutes=50.0, step=9, passed=7,
-               bars=7, figures={}, commit="0123456789", date="2026-11-27", command="zero train",
-               hardware="2 cores of one")  # fmt: skip
+def line(first: float | None = 50.0, second: float | None = 60.0, **changes: Any) -> dict[str, Any]:
+    """Of a seed that passed two bars after so many minutes, or missed them."""
+    bars = [
+        {"flags": flags, "figure": "score", "bar": 0.5, "value": 0.25, "step": 9, "minutes": taken}
+        for flags, taken in (("--opponent a", first), ("--opponent b", second))
+    ]
+    row = dict(player="zero", game="othello", level="hour", seed=1, bars=bars, commit="0123456789",
+               date="2026-11-27", command="zero train", hardware="2 cores of one")  # fmt: skip
     return row | changes
 
 
@@ -28,23 +33,21 @@ def test_the_page_is_up_to_date(board):
 
 
 def test_seeds_are_one_row_and_who_passes_more_comes_first(board):
-    rows = [line(seed=seed, minutes=minutes) for seed, minutes in ((1, 50), (2, 20), (3, 40.0))]
-    rows += [line(player="fast", minutes=1, passed=6), line(player="other", minutes=30)]
-    table = [x for x in board.page(rows).splitlines() if x.startswith("| ")][1:]
-    assert [row.split(" | ")[:4] for row in table] == [
-        ["| other", "7 of 7", "30.0", "1"],
-        ["| zero", "7 of 7", "40.0", "3"],
-        ["| fast", "6 of 7", "1.0", "1"],
+    rows = [line(5, minutes, seed=seed) for seed, minutes in ((1, 50), (2, 20), (3, 40.0))]
+    rows += [line(1, None, player="fast"), line(6, 30, player="other")]
+    table = [x for x in board.page(rows).splitlines() if x.startswith("| ")]
+    assert table[0].startswith("| `--opponent a`: score 0.5 | `--opponent b`: score 0.5 | player |")
+    assert [row.split(" | ")[:4] for row in table[1:]] == [
+        ["| 6.0", "30.0", "other", "1"],
+        ["| 5.0", "40.0", "zero", "3"],
+        ["| 1.0", "(0.25)", "fast", "1"],
     ]
 
 
-def test_minutes_of_a_seed_that_misses_a_bar_are_no_fast_ones(board):
-    """Two of three pass: the middle one is the slower of these, as a speedrun itself says."""
-    rows = [
-        line(seed=seed, minutes=m, passed=p) for seed, m, p in ((1, 50, 7), (2, 9, 6), (3, 60, 7))
-    ]
-    assert "| zero | 7 of 7 | 60.0 | 3 |" in board.page(rows)
-    assert "| zero | 6 of 7 | 9.0 | 2 |" in board.page(rows[:2])
+def test_a_bar_is_missed_where_half_of_the_seeds_miss_it(board):
+    rows = [line(5, x, seed=seed) for seed, x in ((1, 50), (2, None), (3, 60))]
+    assert "| 5.0 | 60.0 | zero | 3 |" in board.page(rows)
+    assert "| 5.0 | (0.25) | zero | 2 |" in board.page(rows[:2])
 
 
 def test_a_line_that_lacks_something_is_named(board):
@@ -52,15 +55,19 @@ def test_a_line_that_lacks_something_is_named(board):
     del lacks["commit"]
     with pytest.raises(ValueError, match="line 2 .* has no commit of str"):
         board.read(f"{json.dumps(line())}\n{json.dumps(lacks)}")
+    lacks = line()
+    del lacks["bars"][1]["value"]
+    with pytest.raises(ValueError, match="line 1 .* has no value of float"):
+        board.read(json.dumps(lacks))
     for wrong in ("[]", "{", ""):
         with pytest.raises(ValueError, match="line 2 of leaderboard.jsonl is no JSON object"):
             board.read(f"{json.dumps(line())}\n{wrong}\n{json.dumps(line())}")
 
 
-def test_a_speedrun_counts_the_first_player_that_passes(monkeypatch, tmp_path):
-    """Bars are tried in order until one is missed, and equal flags are measured once."""
+def test_a_speedrun_finds_the_first_player_above_each_bar(monkeypatch, tmp_path):
+    """By bisection, and equal flags of a player are measured once."""
     speedrun, asked = workspace.module("benchmarks/_speedrun.py"), []
-    strength = {100: 0.4, 200: 0.8, 300: 0.9}
+    strength = {0: 0.1, 100: 0.4, 200: 0.8, 300: 0.9}
 
     def eval_says(app, words):
         asked.append(words)
@@ -69,25 +76,28 @@ def test_a_speedrun_counts_the_first_player_that_passes(monkeypatch, tmp_path):
 
     monkeypatch.setattr(speedrun, "run", eval_says)
     monkeypatch.setattr(speedrun, "app_of", lambda player: ("app", player))
-    monkeypatch.setattr(speedrun, "load", lambda app, player: type("", (), {"origin": {}}))
     for step in strength:
-        (tmp_path / "parameters" / f"{step:08d}").mkdir(parents=True)
-    bars = [("--opponent random", "score", 0.5), ("--suite a", "kept", 0.7),
-            ("--suite a", "loss_mean", 2.5)]  # fmt: skip
-    row = speedrun.first(tmp_path, 0.0, bars, 40)
-    assert (row["step"], row["passed"], row["bars"]) == (200, 3, 3)
-    assert [words[1][-3:] for words in asked] == ["100", "200", "200"]
-    assert ["--games" in words for words in asked] == [True, True, False]
-    row = speedrun.first(tmp_path, 0.0, [*bars, ("--suite a", "loss_mean", 1.5)], 40)
-    assert (row["step"], row["passed"], row["bars"]) == (200, 3, 4)
-    assert row["figures"]["--suite a: loss_mean"] == 2.0
-    # Where none passes it is no untrained player, which was kept first.
-    row = speedrun.first(tmp_path, 0.0, [("--opponent random", "score", 0.95)], 40)
-    assert (row["step"], row["passed"], row["figures"]) == (
-        300,
-        0,
-        {"--opponent random: score": 0.9},
-    )
+        folder = tmp_path / "parameters" / f"{step:08d}"
+        folder.mkdir(parents=True)
+        os.utime(folder, (step, step))
+    bars = [("--opponent random", "score", 0.5), ("--suite a", "kept", 0.9),
+            ("--suite a", "loss_mean", 1.5), ("--suite a", "loss_mean", 2.0)]  # fmt: skip
+    found = speedrun.passed(tmp_path, 0.0, bars, 40)
+    assert [(x["value"], x["step"], x["minutes"]) for x in found] == [
+        (0.8, 200, 3.3),
+        (0.9, 300, 5.0),
+        (2.0, 300, None),
+        (2.0, 0, 0.0),
+    ]
+    assert [(words[2], words[1].rpartition("@")[2]) for words in asked] == [
+        ("--opponent", "200"),
+        ("--opponent", "100"),
+        ("--suite", "200"),
+        ("--suite", "300"),
+        ("--suite", "100"),
+        ("--suite", "0"),
+    ]
+    assert ["--games" in words for words in asked] == [True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize(
