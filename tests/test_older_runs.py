@@ -43,6 +43,7 @@ ADDED = {
     "prior_temperature": 1.0,
     "decisive_moves": False,
     "opening_plies": 0,
+    "step_penalty": 0.0,
 }
 
 

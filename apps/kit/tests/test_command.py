@@ -34,6 +34,7 @@ from zero_app import (
     Seed,
     UsageError,
 )
+from zero_app._run._background import quiet_compiler
 from zero_app._run._options import following
 from zero_train import Loop
 
@@ -402,6 +403,21 @@ def test_other_ends(capsys):
         "  eval [RUN]   measure a trained player: its score in games of two players, or",
         "               else its mean return",
     ]
+
+
+def test_a_variable_that_jax_cannot_read_is_told_in_one_line():
+    code = "from zero_app import errors_of\nwith errors_of('nim'): import jax"
+    environment = {**os.environ, "JAX_ENABLE_X64": "maybe"}
+    words = [sys.executable, "-c", code]
+    ran = subprocess.run(words, env=environment, capture_output=True, text=True)
+    said = "nim: JAX cannot be imported (invalid truth value 'maybe' for environment 'JAX_ENABLE"
+    assert ran.returncode == 2 and ran.stderr.startswith(said) and ran.stderr.count("\n") == 1
+
+
+def test_a_level_of_messages_that_is_no_number_does_no_harm(monkeypatch):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "x")
+    with quiet_compiler():
+        pass
 
 
 @pytest.mark.parametrize("platforms, expected", [("cpu", False), ("cuda,cpu", True)])

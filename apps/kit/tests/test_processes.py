@@ -268,6 +268,10 @@ def test_what_processes_hand_to_the_first_arrives_in_order_and_does_not_stay():
             "--coordinator here was given; give HOST:PORT of process 0",
         ),
         (
+            {"coordinator": "a..b:99", "process_id": 0, "num_processes": 2},
+            "--coordinator a..b:99 was given; give HOST:PORT of process 0",
+        ),
+        (
             {"coordinator": "here:99", "process_id": 2, "num_processes": 2},
             "--process-id 2 of --num-processes 2 was given; give 0 to 1",
         ),
@@ -288,6 +292,10 @@ def test_launchers_say_how_many_there_are(monkeypatch):
     assert Launch().processes == 1
     monkeypatch.setenv("SLURM_STEP_NODELIST", "node[1-2]")
     assert Launch().processes == 8
+    for name in ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"):
+        with monkeypatch.context() as patch, pytest.raises(UsageError, match=f"{name}=x is set; "):
+            patch.setenv(name, "x")
+            assert Launch().processes
     assert Launch(coordinator="a:1", process_id=0, num_processes=2).processes == 2
 
 

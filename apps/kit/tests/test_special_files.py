@@ -22,7 +22,6 @@ from zero_app import (
     JsonLines,
     load,
     ratings,
-    read_json,
     read_lines,
     Results,
     RunError,
@@ -34,6 +33,7 @@ from zero_app import (
 from zero_app._run._compare import Compare
 from zero_app._run._disk import write_whole
 from zero_app._run._film import check_path, FILMS, kept_films, save_film
+from zero_app._run._lines import read_json
 from zero_app._run._players import save_player, which_player
 from zero_app._run._prepare import _LastTime
 from zero_app._run._provenance import check_logs

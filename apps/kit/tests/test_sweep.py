@@ -60,8 +60,15 @@ def test_the_best_configuration_is_trained_with_flags_on_top(tmp_path):
     assert Config(**stored) == Config(rate=0.7, layers=3)
     (tmp_path / "other.json").write_text('{"rate": 1.0}')
     (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "two.json").write_text("{}\n{}")
+    run(APP, ["train", f"--config={tmp_path / 'run'}", "--resume", f"--out={tmp_path / 'run'}"])
     for words, said in (
         (["--config=nowhere.json"], "--config nowhere.json is missing; give the config.json"),
+        (
+            [f"--config={tmp_path / 'two.json'}"],
+            "two.json cannot be read: .*; give the config.json",
+        ),
+        ([f"--config={tmp_path}"], "is missing; give the config.json of a run"),
         ([f"--config={tmp_path / 'other.json'}"], "other.json is none of `nim train`: it lacks"),
         ([f"--config={tmp_path / 'list.json'}"], "list.json is none of `nim train`: it is no JSON"),
         (["--config=x", "--preset=tiny"], "--preset and --config were given; give one of them"),

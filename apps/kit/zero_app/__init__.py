@@ -92,7 +92,7 @@ if typing.TYPE_CHECKING:
         with_simulations as with_simulations,
     )
     from ._run._film import check_path as check_path, drawn as drawn, Frame as Frame
-    from ._run._flags import check_flags as check_flags
+    from ._run._flags import check_flags as check_flags, read_config as read_config
     from ._run._folder import (
         check_finite as check_finite,
         RunFolder as RunFolder,
@@ -108,7 +108,6 @@ if typing.TYPE_CHECKING:
     from ._run._lines import (
         cut_lines as cut_lines,
         JsonLines as JsonLines,
-        read_json as read_json,
         read_lines as read_lines,
         RunError as RunError,
     )

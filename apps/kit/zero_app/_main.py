@@ -70,7 +70,7 @@ def start_jax(launch: Launch | None = None) -> None:
         # One thread more than devices: a call of LAPACK waits for the threads that it shares, so
         # calls of all devices at the same time would wait forever (jaxlib 0.10.2).
         os.environ.setdefault("NPROC", str(max(os.cpu_count() or 1, devices + 1)))
-    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    caches = pathlib.Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))
     cache = str(caches / "zero" / "jax")
     if not has_jax():  # it reads this when it is imported, and not every command does
         os.environ["JAX_COMPILATION_CACHE_DIR"] = (
@@ -182,6 +182,8 @@ def errors_of(prog: str) -> Iterator[None]:
         of_xla = "RESOURCE_EXHAUSTED" in said and isinstance(e, jax.errors.JaxRuntimeError)
         if of_xla or isinstance(e, MemoryError):
             _complain(prog, f"there is not enough memory ({said[:200]}); ask for less at once.")
+        if isinstance(e, ValueError) and not has_jax() and _is_of_jax(e):
+            _complain(prog, f"JAX cannot be imported ({said}); look at its JAX_... variables.")
         if isinstance(e, RuntimeError | AssertionError) and (refused := _refused_by_jax()):
             _complain(prog, refused)
         if not busy() and not _is_distributed():
@@ -296,6 +298,12 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
 def _is_distributed() -> bool:
     """Whether other processes are connected."""
     return has_jax() and jax.distributed.is_initialized()
+
+
+def _is_of_jax(error: Exception) -> bool:
+    """Whether JAX's own code raised it."""
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    return last.f_globals.get("__name__", "").startswith("jax.")
 
 
 def _refused_by_jax() -> str | None:

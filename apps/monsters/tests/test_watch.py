@@ -58,7 +58,7 @@ def test_without_a_discount_values_are_those_of_gamma_099(tiny_run, tmp_path, or
     folder = tmp_path / "undiscounted"
     shutil.copytree(tiny_run, folder)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"gamma": 1.0}))
+    (folder / "config.json").write_text(json.dumps(config | {"gamma": 1.0, "step_penalty": 0.0}))
     state, rows = decisions(watched(folder, planner="network", episodes=1))[0]
     exact = oracle_of(Monsters()).qvalues(state, gamma=0.99)[0]
     shown = [rows[name][1][1] for name, value in zip(MOVES, exact, strict=True) if value > -2]
@@ -71,12 +71,13 @@ def planned(tiny_run):
 
 
 def test_what_is_exact_is(planned, oracle_of, small_config):
-    """Every move of every picture, at the run's discount; walls are where they are."""
+    """Every move of every picture, at the run's discount and penalty; walls are where they are."""
+    known = {name: getattr(small_config, name) for name in ("gamma", "step_penalty")}
     seen = decisions(planned)
     assert len(seen) > 3
     for state, rows in seen:
         assert list(rows) == list(MOVES)
-        exact = oracle_of(Monsters()).qvalues(state, gamma=small_config.gamma)[0]
+        exact = oracle_of(Monsters()).qvalues(state, **known)[0]
         for truth, (_, numbers) in zip(exact, rows.values(), strict=True):
             if truth == -np.inf:
                 assert numbers == []
@@ -136,7 +137,7 @@ def test_scenes_follow_the_rules(tiny_run, oracle_of):
     moved = jax.jit(lambda state, move: (env.afterstate(state, move), env.observe(state).legal))
     for episode in range(3):
         key = jr.fold_in(jr.key(7), episode)
-        scenes = list(_watch._scenes(oracle_of(env), actor, 0.85, key))
+        scenes = list(_watch._scenes(oracle_of(env), actor, trained.config, key))
         *before, last = scenes
         for now, then in zip(before, scenes[1:], strict=True):
             after, legal = moved(now.state, jnp.int32(now.action))

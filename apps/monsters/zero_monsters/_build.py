@@ -26,14 +26,16 @@ from ._planners import build_model, build_planner
 
 
 def build_env(config: Config, **limits: Any) -> Monsters:
-    """The environment, in evaluations without `limits` of the time."""
+    """The environment, in evaluations without `limits` of the time and what a move costs."""
     observation = "tokens" if config.network == "original" else "planes"
     return Monsters(moving=config.world == "moving", observation=observation, **limits)
 
 
 def build_loop(config: Config) -> Loop:
     """The training loop of a configuration. A time limit truncates its episodes."""
-    env = build_env(config, time_limit=config.time_limit, truncate=True)
+    penalty = config.step_penalty
+    env = build_env(config, time_limit=config.time_limit, truncate=True, step_penalty=penalty)
+    most = max(1.0, penalty / (1 - config.gamma)) if penalty else 1.0
     agent = ExpertIteration(
         network=ft.partial(build_network, config, env),
         optimiser=config.optimiser(),
@@ -42,7 +44,7 @@ def build_loop(config: Config) -> Loop:
         planner=_planner(config, config.planner, config.player_simulations),
         gamma=config.gamma,
         value_target=NStepReturns(config.n_steps),
-        value_code=ValueSupport(config.atoms, maximum=1.0),
+        value_code=ValueSupport(config.atoms, maximum=most),
         value_mix=config.value_mix,
         value_weight=config.value_weight,
         entropy_bonus=config.entropy_bonus,
@@ -68,7 +70,8 @@ def build_actor(
         return PolicyActor(trained.evaluate), 0
     number = config.player_simulations if simulations is None else simulations
     with as_usage_error():
-        model = build_model(build_env(config), planner, trained.evaluate, gamma=config.gamma)
+        env = build_env(config, step_penalty=config.step_penalty)
+        model = build_model(env, planner, trained.evaluate, gamma=config.gamma)
         return PlanningActor(_planner(config, planner, number), model), number
 
 

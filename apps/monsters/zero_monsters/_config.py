@@ -1,7 +1,9 @@
 """Every hyperparameter of a training run, and the presets."""
 
 import dataclasses
-from typing import Annotated, Literal
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
@@ -18,6 +20,8 @@ Simulations = Annotated[int, Interval(ge=1, le=10**6)]
 @dataclasses.dataclass(frozen=True)
 class Config(AbstractAdamWConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
+
+    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"step_penalty": 0.0})
 
     steps: Count = 720
     envs: Count = 64
@@ -72,11 +76,14 @@ class Config(AbstractAdamWConfig):
     layers: Annotated[int, Interval(ge=1, le=256)] = 2
     """small: hidden layers."""
     atoms: Annotated[int, Ge(2)] = 21
-    """Atoms of the value's distribution, evenly from -1 to 1."""
+    """Atoms of the value's distribution, evenly over all possible returns."""
 
     # --- learning
     gamma: Annotated[float, Interval(ge=1e-6, le=1)] = 0.85
     """Discount of one move, in planning and in returns."""
+    step_penalty: NonNegative = 0.14
+    """What a move costs in planning and in returns, but not in evaluations, where it costs the time
+    of what comes after: as much as a move earns on the mean."""
     n_steps: Count = 5
     """Number of rewards in a value target, before the target network's value."""
     value_mix: Fraction = 1.0
@@ -110,6 +117,11 @@ class Config(AbstractAdamWConfig):
                 checked(self.planner, getattr(self, name))
             except PlannerError as e:
                 raise UsageError(f"--planner, --{name.replace('_', '-')}: {e}") from e
+        if self.step_penalty and self.gamma == 1:
+            raise UsageError(
+                f"--step-penalty {self.step_penalty} was given with --gamma 1, so returns have no "
+                "bound; give a --gamma below 1, or no penalty."
+            )
         if self.capacity < self.length:
             raise UsageError(
                 f"--capacity {self.capacity} holds no window of --length {self.length}; give at "
@@ -155,6 +167,7 @@ PRESETS: dict[str, Config] = {
         temperature_end=0.1,
         network="original",
         gamma=0.99,
+        step_penalty=0.0,
         value_mix=0.0,
         entropy_bonus=0.01,
         target_period=8,

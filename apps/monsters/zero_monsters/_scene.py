@@ -43,7 +43,8 @@ class Scene:
         policy.
     - `qvalues`: the plan's Q-values, NaN for unvisited actions; `None` for a network without a
         search.
-    - `exact`: the exact Q-values under optimal play at the run's gamma, -inf for a wall.
+    - `exact`: the exact Q-values under optimal play by the run's gamma and step penalty, -inf for a
+        wall.
     - `end`: a description of the end if the episode is over, else `None`.
     """
 

@@ -54,7 +54,7 @@ class Watch(AbstractPlannedCommand):
             for episode in range(self.episodes):
                 key = jr.fold_in(jr.key(self.seed), episode)
                 scenes = list[Scene]()
-                for scene in _scenes(oracle, actor, trained.config.gamma, key):
+                for scene in _scenes(oracle, actor, trained.config, key):
                     show(scene)
                     scenes.append(scene)
                 won += scenes[-1].gained > 0
@@ -67,7 +67,7 @@ def episode(trained: Trained[Config], key: PRNGKeyArray) -> Iterator[Frame]:
     """The pictures of an episode for the report."""
     config = trained.config
     actor, _ = build_actor(config, trained.player, config.planner)
-    for scene in _scenes(MonstersOracle(build_env(config)), actor, config.gamma, key):
+    for scene in _scenes(MonstersOracle(build_env(config)), actor, config, key):
         yield Frame(drawn(ft.partial(_picture, scene)), scene.end or "")
 
 
@@ -77,11 +77,11 @@ def _picture(scene: Scene, console: Console) -> RenderableType:
 
 
 def _scenes(
-    oracle: MonstersOracle, actor: AbstractActor, gamma: float, key: PRNGKeyArray
+    oracle: MonstersOracle, actor: AbstractActor, config: Config, key: PRNGKeyArray
 ) -> Iterator[Scene]:
     """A scene for each decision of an episode, and one for its end."""
     # Without a time limit, values are finite only for a gamma below 1.
-    gamma = gamma if gamma < 1 else GAMMA
+    gamma = config.gamma if config.gamma < 1 else GAMMA
     start, exact = jr.fold_in(key, NUM_STEPS), np.empty(0)
     for now in moments(oracle.env, actor, start=start, key=key, most=NUM_STEPS):
         shares, qvalues, end = now.record.weights, None, None
@@ -90,7 +90,8 @@ def _scenes(
             shares = visits / np.sum(visits)
             qvalues = np.where(visits > 0, now.plan.qvalues, np.nan)
         if now.end is None:
-            exact = oracle.qvalues(jax.tree.map(lambda x: x[None], now.state), gamma=gamma)[0]
+            one = jax.tree.map(lambda x: x[None], now.state)
+            exact = oracle.qvalues(one, gamma=gamma, step_penalty=config.step_penalty)[0]
         else:
             end = ending(now.state) if now.state.over else f"not over after {NUM_STEPS} steps"
         yield Scene(

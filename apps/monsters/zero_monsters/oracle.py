@@ -63,14 +63,16 @@ class MonstersOracle:
         self._open = self._near[self._alike] >= 0
         self._start = self._starts(cells)
         self._gather = {cell: self._turned(cell) for cell in range(cells)}
-        self._solved: dict[float, np.ndarray] = {}
+        self._solved: dict[tuple[float, float], np.ndarray] = {}
 
     def qvalues(
-        self, state: MonstersState, *, gamma: float = 0.99
+        self, state: MonstersState, *, gamma: float = 0.99, step_penalty: float | None = None
     ) -> Float[np.ndarray, "batch actions"]:
         """The value of each action in a batch of states with optimal play afterwards: the expected
         sum of rewards discounted by `gamma`, which is below 1, with an error below 1e-9; -inf for
         illegal actions, and 0 for all actions of a final state. The first call takes seconds.
+
+        With a `step_penalty` the rewards are those of an environment that has it.
 
         **Raises:** `ValueError` for states that are not part of the environment's game.
         """
@@ -93,7 +95,8 @@ class MonstersOracle:
         distractor = cells[g, distractor] if self.env.distractor else np.zeros_like(g)
         where = self._class[agent], self._items.turned[g, layout], cells[g, target], distractor
         moves = self._turns.moves[g].T
-        found = [self._solve(gamma)[where[0], move, *where[1:]] for move in moves]
+        solved = self._solve(gamma, step_penalty)
+        found = [solved[where[0], move, *where[1:]] for move in moves]
         return np.where(over[:, None], 0.0, np.stack(found, axis=1))
 
     def regret(
@@ -113,22 +116,33 @@ class MonstersOracle:
         return float(np.sum(self._start * np.max(self._solve(gamma), axis=1)))
 
     def rollout(
-        self, num_steps: int = 32, policy: str = "optimal", *, gamma: float = 0.99
+        self,
+        num_steps: int = 32,
+        policy: str = "optimal",
+        *,
+        gamma: float = 0.99,
+        step_penalty: float | None = None,
     ) -> float:
         """The expected sum of rewards in `num_steps` steps, below the environment's time limit,
         with a new episode after every end. The policy is `"optimal"`, which depends on the number
-        of remaining steps; `"greedy"`, which plays the best action by `qvalues(gamma=gamma)`; or
-        `"random"`."""
+        of remaining steps; `"greedy"`, which plays the best action by `qvalues` with this `gamma`
+        and `step_penalty`; or `"random"`."""
+        lead = gamma, step_penalty
         self._check(num_steps, policy)
         values, start = np.zeros_like(self._start), 0.0
         for _ in range(num_steps):
             qvalues = self._sweep(values, 1.0 + start, -1.0 + start, -self.env.step_penalty)
-            (values,) = self._follow(policy, gamma, qvalues)
+            (values,) = self._follow(policy, lead, qvalues)
             start = float(np.sum(self._start * values))
         return start
 
     def episode(
-        self, num_steps: int = 32, policy: str = "optimal", *, gamma: float = 0.99
+        self,
+        num_steps: int = 32,
+        policy: str = "optimal",
+        *,
+        gamma: float = 0.99,
+        step_penalty: float | None = None,
     ) -> MonstersEpisode:
         """The expected results of one episode of at most `num_steps` steps.
 
@@ -139,7 +153,7 @@ class MonstersOracle:
         for _ in range(num_steps):
             returns, wins, losses = self._follow(
                 policy,
-                gamma,
+                (gamma, step_penalty),
                 self._sweep(returns, 1.0, -1.0, -self.env.step_penalty),
                 self._sweep(wins, 1.0, 0.0, 0.0),
                 self._sweep(losses, 0.0, 1.0, 0.0),
@@ -157,10 +171,13 @@ class MonstersOracle:
                 f"{self.env.time_limit - 1}, below the time limit of the game."
             )
 
-    def _solve(self, gamma: float) -> Float[np.ndarray, "classes 5 layouts cells others"]:
+    def _solve(
+        self, gamma: float, step_penalty: float | None = None
+    ) -> Float[np.ndarray, "classes 5 layouts cells others"]:
+        penalty = self.env.step_penalty if step_penalty is None else step_penalty
         if not 0.0 <= gamma < 1.0:
             raise ValueError(f"MonstersOracle: gamma={gamma}; it must be at least 0 and below 1.")
-        if gamma not in self._solved:
+        if (gamma, penalty) not in self._solved:
             values, qvalues = np.zeros_like(self._start), np.empty(0)
             # Taken items do not return, so layouts without items are solved first. Games that can
             # no longer be won take many sweeps, but there are few such states. The remaining error
@@ -170,20 +187,20 @@ class MonstersOracle:
                 change = np.inf
                 while change > enough:
                     known = values[:, :number]
-                    qvalues = self._sweep(known, 1.0, -1.0, -self.env.step_penalty, gamma)
+                    qvalues = self._sweep(known, 1.0, -1.0, -penalty, gamma)
                     new = np.max(qvalues, axis=1)
                     change = np.max(np.abs(new - known))
                     values[:, :number] = new
-            self._solved[gamma] = qvalues
-        return self._solved[gamma]
+            self._solved[gamma, penalty] = qvalues
+        return self._solved[gamma, penalty]
 
     def _follow(
-        self, policy: str, gamma: float, first: np.ndarray, *others: np.ndarray
+        self, policy: str, greedy: tuple, first: np.ndarray, *others: np.ndarray
     ) -> list[np.ndarray]:
         """The values of states under a policy, for each of several tables of action values. The
-        optimal policy maximises `first`."""
+        optimal policy maximises `first`, and the greedy one `_solve(*greedy)`."""
         if policy != "random":
-            lead = first if policy == "optimal" else self._solve(gamma)
+            lead = first if policy == "optimal" else self._solve(*greedy)
             best = np.argmax(lead, axis=1)[:, None]
             return [np.take_along_axis(x, best, axis=1)[:, 0] for x in (first, *others)]
         open_ = self._open.reshape(*self._open.shape, 1, 1, 1)

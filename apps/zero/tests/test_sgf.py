@@ -89,6 +89,7 @@ WRONG = {
     "(;SZ[9]HA[2];W[cc])": "HA[2] says that black has 2 stones before",
     "(;SZ[9]HA[3]AB[cc][gg];W[dd])": "HA[3] says that black has 3 stones before",
     "(;SZ[9]HA[2])": "HA[2] says that black has 2 stones before",
+    "(;SZ[9]HA[2]AB[cc:dd];W[ee])": "HA[2] says that black has 2 stones before",
     "(;GM[2]SZ[9])": "this is a game GM[2] of size 9; give one of GM[1] and size 9",
     "(;SZ[9]AB[jj])": "'jj' is no point of a board of size 9",
     "(;SZ[9]AB[aa:])": "'aa:' is no point of a board of size 9",
@@ -419,19 +420,22 @@ def test_what_is_no_komi_is_refused(engine, komi):
 
 
 def test_a_game_is_loaded_up_to_one_of_its_moves(engine, tmp_path):
-    """Moves are counted as the file has them: without stones set up and passes left out."""
+    """Moves are counted as the file has them: without stones set up and passes left out. The side
+    that makes the next move is to move."""
     path = tmp_path / "game.sgf"
     path.write_text("\ufeffmail\n(;SZ[9]HA[2]KM[0.5]AB[cc][gg];W[ee];W[dd];B[];W[aa]")
     begun = "= (;FF[4]GM[1]KM[0.5]SZ[9]HA[2]AB[cc][gg]"
     for move, rest in (
         (" 1", ""),
-        (" 2", ";W[ee]"),
+        (" 2", ";W[ee];B[]"),
         (" 3", ";W[ee];B[];W[dd]"),
         (" 99", ";W[ee];B[];W[dd];B[];W[aa]"),
         ("", ";W[ee];B[];W[dd];B[];W[aa]"),
     ):
         assert said(engine, f"loadsgf {path}{move}", "printsgf") == ["=", f"{begun}{rest})"]
     assert said(engine, "clear_board", "printsgf") == ["=", "= (;FF[4]GM[1]KM[0.5]SZ[9])"]
+    path.write_text("(;SZ[9]PL[W];W[cc])")
+    assert said(engine, f"loadsgf {path} 1", "printsgf")[1].endswith("SZ[9];B[])")
 
 
 def test_what_clients_send_before_a_game(engine):

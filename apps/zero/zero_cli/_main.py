@@ -17,7 +17,7 @@ from zero_app import (
     expects_accelerator,
     Launch,
     peek,
-    read_json,
+    read_config,
     run,
     start_jax,
     StoredRun,
@@ -108,7 +108,7 @@ def _of_run(name: str, folder: str, words: Sequence[str]) -> None:
 
 def _stored(path: pathlib.Path, env: str) -> dict[str, Any]:
     """What a configuration of this environment has in a file, which its app checks."""
-    stored = read_json(path) if os.path.lexists(path) else {}
+    stored = read_config(path)
     if not isinstance(stored, dict):
         return {}
     if stored.get("env", env) != env:

@@ -140,7 +140,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
 
         `indices` are the `Batch.indices` of a batch drawn since the last `add`. `priorities` are
         at least 0 and one for each window, such as the size of its TD error. A window of priority 0
-        is never drawn again.
+        is never drawn again, unless `alpha` is 0.
 
         If a window occurs twice, the higher priority counts. The priorities of incomplete windows,
         and of windows in shards on other devices, do not change. An index that is out of range or

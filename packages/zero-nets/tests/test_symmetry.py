@@ -140,6 +140,37 @@ def test_othello_steps_commute(othello):
             assert np.any(np.asarray(expected.observation) != np.asarray(after.observation))
 
 
+class Plans(eqx.Module):
+    weights: Any
+    candidates: Any
+
+
+class Rows(eqx.Module):
+    obs: Any
+    action: Any
+    last: Any
+    record: Any
+
+
+@pytest.mark.parametrize("number", [2, 9])
+def test_candidates_of_a_record_turn_as_actions(number):
+    """In a window, also where there are as many as actions, whose values turn otherwise."""
+    symmetries, time = _symmetries(3, 3, 9), 2
+    candidates = jnp.asarray(np.random.default_rng(0).permuted([range(9)] * time, axis=1))[
+        :, :number
+    ]
+    weights = jnp.eye(9)[:time]
+    rows = Rows(
+        jnp.zeros((time, 9)), candidates[:, 0], jnp.zeros(time, bool), Plans(weights, candidates)
+    )
+    turned = jax.jit(symmetries.turned)(rows, jnp.int32(5))
+    one = jax.vmap(jax.vmap(lambda x: symmetries.action(x, jnp.int32(5))))
+    np.testing.assert_array_equal(turned.record.candidates, one(candidates))
+    np.testing.assert_array_equal(turned.record.candidates[:, 0], turned.action)
+    each = jax.vmap(lambda x: symmetries.actions(x, jnp.int32(5)))
+    np.testing.assert_array_equal(turned.record.weights, each(weights))
+
+
 def test_refuses_what_does_not_fit():
     symmetries = _symmetries(2, 3, 7)
     with pytest.raises(ValueError, match=r"shape \(4, 2, 3, 1\).*\(2, 3\).*vmap"):

@@ -84,7 +84,8 @@ class BoardSymmetries(eqx.Module):
         """Applies a symmetry to a `zero_train.Experience` without a batch axis.
 
         Of its observation and its record, the leaves `[rows, columns, *rest]` turn as boards and
-        the leaves `[num_actions]` as values of all actions; other leaves stay.
+        the leaves `[num_actions]` as values of all actions; `candidates` of the record, if it has
+        them, turn as actions, and other leaves stay.
         """
         given: Any = row
 
@@ -94,10 +95,14 @@ class BoardSymmetries(eqx.Module):
             return self.actions(x, index) if x.shape == (self.num_actions,) else x
 
         one, action = ft.partial(jax.tree.map, turn), ft.partial(self.action, index=index)
+        candidates = getattr(given.record, "candidates", None)
+        every = jax.vmap(action)
         for _ in range(given.last.ndim):
-            one, action = jax.vmap(one), jax.vmap(action)
+            one, action, every = jax.vmap(one), jax.vmap(action), jax.vmap(every)
         parts = lambda row: (row.obs, row.action, row.record)
         obs, record = one((given.obs, given.record))
+        if candidates is not None:
+            record = eqx.tree_at(lambda x: x.candidates, record, every(candidates))
         return eqx.tree_at(parts, row, (obs, action(given.action), record))
 
     def features(

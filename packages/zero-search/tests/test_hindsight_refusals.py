@@ -55,6 +55,11 @@ ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
         dict(planner=INNER, num_trees=2, unvisited="mean"),
         r"`Hindsight\(unvisited='mean'\)`: must be \"masked\" or \"zero\"",
     ),
+    (
+        Hindsight,
+        dict(planner=TreeSearch.alphazero(4, stop_early=True), num_trees=2),
+        "the most visited action of a tree need not be that of their mean root",
+    ),
     (SoftmaxQ, dict(temperature=-1.0), r"`SoftmaxQ\(temperature=-1.0\)`: must be finite, 0 or"),
     (VisitCounts, dict(temperature=np.inf), r"`VisitCounts\(temperature=inf\)`: must be finite"),
 ]

@@ -8,12 +8,13 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import AbstractPriorModel, Hindsight, SoftmaxQ, TreeSearch
+from zero_search import AbstractPriorModel, Hindsight, SampledSearch, SoftmaxQ, TreeSearch
 from zero_search._proof import Bounds
 from zero_search._tree import COUNT
 
 from .dice import RandomDice
 from .helpers import exact_values, Jitted, Nim, quick_jit, RandomTree
+from .hidden import Tiger
 
 
 LEVELS, ROWS = 4, 32
@@ -224,8 +225,14 @@ def test_refusals():
         Hindsight(TreeSearch.alphazero(4, max_return=1.0), 2)
     with pytest.raises(ValueError, match="rounds prove nothing"):
         TreeSearch.gumbel(4, in_rounds=True, max_return=1.0)
-    with pytest.raises(ValueError, match="which prove nothing"):
-        run(TreeSearch.alphazero(4, max_return=1.0), RandomDice(TREE))
-    refused = "which prove nothing" if jax.__version_info__ >= (0, 10) else "needs jax 0.10"
+    with pytest.raises(ValueError, match="need not hold for all actions, so nothing is proven"):
+        SampledSearch(TreeSearch.alphazero(4, max_return=1.0))
+    # Chance nodes, a draw that is taken for certain, and a guess at what is hidden.
+    for model in (RandomDice(TREE), Tiger()):
+        for outcomes in ("proportional", "frozen"):
+            search = TreeSearch.alphazero(4, max_return=1.0, outcomes=outcomes)
+            with pytest.raises(ValueError, match="is random or hides something, so that nothing"):
+                run(search, model)
+    refused = "which proves nothing" if jax.__version_info__ >= (0, 10) else "needs jax 0.10"
     with pytest.raises(ValueError, match=refused):
         run(TreeSearch.alphazero(4, max_return=1.0, kernels="pallas"))

@@ -84,6 +84,11 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
                 f"`Hindsight(TreeSearch(max_return={self.planner.max_return}))`: what is proven in "
                 "one guess does not hold in the others; leave `max_return` out."
             )
+        if self.planner.stop_early:
+            raise ValueError(
+                "`Hindsight(TreeSearch(stop_early=True))`: the most visited action of a tree need "
+                "not be that of their mean root; leave `stop_early` out."
+            )
 
     def init(self, model: AbstractPriorModel, state: PyTree[Array]) -> SearchCarry:
         """The carry of `planner` for all trees."""

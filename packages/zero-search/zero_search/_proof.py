@@ -12,12 +12,23 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from ._model import AbstractPriorModel
 from ._tree import FINAL
 from ._types import Floats, NodeStatistics, PerAction
 
 
 # Planes of `Tree.edge`, where bounds are kept.
 LOW, HIGH = 2, 3
+
+
+def check_provable(model: AbstractPriorModel, max_return: float | None) -> None:
+    """Raises where proofs are asked for over a model in which one outcome proves nothing."""
+    by_chance = ("random", "num_outcomes", "num_signals")
+    if max_return is not None and any(getattr(model, name, 0) for name in by_chance):
+        raise ValueError(
+            f"`TreeSearch(max_return={max_return})` over a {type(model).__name__}, which is random "
+            "or hides something, so that nothing is proven: leave `max_return` out."
+        )
 
 
 class Bounds(eqx.Module):

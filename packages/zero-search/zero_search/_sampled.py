@@ -131,6 +131,12 @@ class SampledSearch(AbstractPlanner[AbstractModel, SearchCarry]):
                 "`SampledSearch(planner=TreeSearch(reuse=True))`: every move draws its candidates "
                 "anew, so no tree can be kept; leave `reuse` out."
             )
+        if self.planner.max_return is not None:
+            raise ValueError(
+                f"`SampledSearch(planner=TreeSearch(max_return={self.planner.max_return}))`: what "
+                "holds for the candidates need not hold for all actions, so nothing is proven; "
+                "leave `max_return` out."
+            )
 
     @property
     def num_simulations(self) -> int:

@@ -29,7 +29,7 @@ from ._engine import search, search_in_rounds, SearchStats
 from ._forest import kernels_of
 from ._model import AbstractChanceModel, AbstractPriorModel, masked_prediction, predicted
 from ._planner import AbstractPlanner, Plan
-from ._proof import Bounds
+from ._proof import Bounds, check_provable
 from ._root import (
     AbstractReadout,
     AbstractRootNoise,
@@ -150,8 +150,8 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         not better than another one for sure, is not searched again, except by the halving at a root
         of Gumbel's. The plan never takes an action whose return is known, or estimated, to be below
         another's that is known. `Plan.stats["proven"]` says whether the root's value is proven.
-        There may be no chance nodes, no `in_rounds` and no `kernels="pallas"`; `"auto"` is
-        `"plain"`.
+        There may be no chance nodes, nothing hidden, no `in_rounds` and no `kernels="pallas"`;
+        `"auto"` is `"plain"`.
     - `stop_early`: ends the search of a batch once no simulation that is left could make another
         action the most visited in any row, or with `max_return` once all roots are proven. From the
         same trees the action is that of all simulations, with `max_return` an equally good one;
@@ -466,6 +466,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     ) -> tuple[AbstractPriorModel, PyTree[Array], Rules]:
         """The model as the engine steps it, its nodes, and the rules."""
         world, outcomes, rule = model, None, self.outcomes
+        check_provable(model, self.max_return)
         if rule == "drawn" or (rule != "frozen" and getattr(model, "random", False)):
             rule = "drawn"
             world = DrawnOutcomes(model, self.widening.most(self._num_nodes - 1))

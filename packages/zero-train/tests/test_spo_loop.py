@@ -18,6 +18,7 @@ from zero_train import (
     init,
     Loop,
     LoopState,
+    RandomActor,
     shardings,
     SPO,
     step,
@@ -238,3 +239,6 @@ def test_an_actor_critic_begins_with_the_networks_that_its_player_has(make):
     assert_same((begun.online.duals, begun.optimiser), (plain.online.duals, plain.optimiser))
     with pytest.raises(ValueError, match="does not fit: it has .count .* is expected"):
         make().init(key=jr.key(0), actor=player)
+    said = rf"`{make.__name__.upper()}.init\(actor=RandomActor.*must be an actor of this agent"
+    with pytest.raises(ValueError, match=said):
+        make().init(key=jr.key(0), actor=RandomActor())

@@ -28,7 +28,7 @@ from ._learning import (
     parameters,
     update_target,
 )
-from ._policies import Statistics, with_observations
+from ._policies import ActorCriticEvaluator, DistributionActor, Statistics, with_observations
 from .losses import AbstractTrustRegion, Dual, masked_mean
 
 
@@ -118,6 +118,8 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
         if actor is not None:
             # One that plans has them in its model, another one in itself, without a critic.
             given: Any = getattr(getattr(actor, "model", None), "evaluate", actor)
+            name, kinds = f"{type(self).__name__}.init", (ActorCriticEvaluator, DistributionActor)
+            check_kind(name, kinds, "an actor of this agent", actor=given)
             policy = adopted(policy, given.policy)
             critic = adopted(critic, given.critic) if hasattr(given, "critic") else critic
             statistics = adopted(statistics, given.statistics)

@@ -243,8 +243,9 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         """Fresh, or with an `actor` of this agent with its network."""
         params = parameters(self.network, key=key)
         if actor is not None:
-            evaluate: Any = getattr(actor.model, "evaluate", None)
-            check_kind("ExpertIteration.init", FeatureEvaluator, "an evaluator", actor=evaluate)
+            evaluate: Any = getattr(getattr(actor, "model", None), "evaluate", actor)
+            kind, called = FeatureEvaluator, "an actor of this agent"
+            check_kind("ExpertIteration.init", kind, called, actor=evaluate)
             params = adopted(params, evaluate.network)
         # A copy: a donated state may not hold one buffer twice.
         target = jax.tree.map(jnp.copy, params)

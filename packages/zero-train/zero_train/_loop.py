@@ -290,7 +290,7 @@ def learn(
     def update(carry: tuple[PyTree, PyTree], index: Array) -> tuple[tuple, Numbers]:
         agent, buffer = carry
         dkey, ukey = jr.split(jr.fold_in(key, index))
-        batch = draw(loop, agent, buffer, key=dkey, dealt=(index, key))
+        batch = draw(loop, agent, buffer, key=dkey, dealt=(index, deal))
         with updating(mesh):
             agent, metrics, *priorities = loop.agent.update(agent, batch, key=ukey)
         agent = jax.lax.with_sharding_constraint(agent, split_places(mesh, agent))
@@ -299,6 +299,7 @@ def learn(
         return (agent, buffer), metrics
 
     mesh, carry = loop.learner_mesh, (agent, buffer)
+    deal = jr.fold_in(key, loop.num_updates)  # which is the index of no update
     if updates_apart(loop, agent):
         each = []
         for index in indices:

@@ -217,9 +217,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         """Fresh, or with an `actor` of this agent with its network."""
         params, statistics = parameters(self.network, key=key), self.statistics
         if actor is not None:
-            kind = AbstractLatentModel
-            check_kind("MuZero.init", kind, "a model that was learned", actor=actor.model)
-            model: Any = actor.model
+            model: Any = getattr(actor, "model", actor)
+            check_kind("MuZero.init", AbstractLatentModel, "an actor of this agent", actor=model)
             params = adopted(params, model.network)
             statistics = adopted(statistics, model.statistics)
         # Copies: a donated state may not hold one buffer twice, nor one of the agent's own.
@@ -293,7 +292,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
             state.target, params, 1.0, period=self.target_period, updates=updates
         )
         new = MuZeroState(params, target, optimiser, updates, state.statistics)
-        # What has no priority is never drawn again, as is right for windows that teach nothing.
+        # Unless `alpha` is 0, what has no priority is never drawn again, as is right for windows
+        # that teach nothing.
         priorities = jnp.maximum(jnp.abs(after[1][:, 0] - learned.value[:, 0]), LEAST)
         return if_finite(metrics, new, state), metrics, mask_rows(weights, priorities)
 

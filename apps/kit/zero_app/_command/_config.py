@@ -212,7 +212,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
             **parts,
         }
         if self.search == "muzero":
-            return zero_search.TreeSearch.muzero(self.simulations, **parts)
+            return zero_search.TreeSearch.muzero(self.simulations, c=self.exploration, **parts)
         return zero_search.TreeSearch.alphazero(self.simulations, c=self.exploration, **parts)
 
     def planner(self, **parts: Any) -> "zero_search.TreeSearch":

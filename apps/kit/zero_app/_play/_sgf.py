@@ -121,12 +121,14 @@ class Sgf(AbstractRecord):
                     game = game.play(game.board.action(names[ply], game.first_moves))
                 game = self._set_up(game, node)
                 names = list(game.moves)
+                if node is root and 0 < start.handicap < np.sum(game.stones > 0):
+                    raise _other_stones(start.handicap)
             side = node.get("PL", [side])[0].strip()[:1].upper()
             for colour in [name for name in node if name in ("B", "W")]:  # in the file's order
                 played += 1
                 if before is not None and played >= before:
                     _check_handicap(start.handicap, names, cut=True)
-                    return start, names
+                    return start, names + ["pass"] * (colour != "BW"[len(names) % 2])
                 action = _action(node[colour][0], self.size)
                 if action == self.size**2 and names[-2:] == ["pass"] * 2:
                     continue  # IGS and the AGA's rules have a third pass, when all is over
@@ -289,10 +291,14 @@ def _check_handicap(number: int, names: Sequence[str], cut: bool = False) -> Non
     first = names[: max(0, 2 * number - 1)]
     black, white = first[::2], first[1::2]
     if not (cut or len(black) == number) or "pass" in black or {*white} - {"pass"}:
-        raise ValueError(
-            f"HA[{number}] says that black has {number} stones before white's first move, and this "
-            "game has others; set them up by AB, or leave HA out"
-        )
+        raise _other_stones(number)
+
+
+def _other_stones(handicap: int) -> ValueError:
+    return ValueError(
+        f"HA[{handicap}] says that black has {handicap} stones before white's first move, and this "
+        "game has others; set them up by AB, or leave HA out"
+    )
 
 
 def _points(value: str, size: int) -> list[int]:

@@ -53,4 +53,5 @@ def quiet_compiler() -> Iterator[None]:
     try:
         yield
     finally:
-        level(int(os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1")))
+        given = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "")
+        level(int(given) if given.isdecimal() else 1)

@@ -31,7 +31,7 @@ def compiled(function: _Function) -> _Function:
     numba: Any = importlib.import_module("numba")
 
     plain = inspect.unwrap(function)  # tests wrap every function of a module
-    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    caches = pathlib.Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))
     # What was compiled has these lines in it, and numba looks at the file of the function alone.
     mark = hashlib.sha256(inspect.getsource(count_bits).encode()).hexdigest()[:8]
     # numba asks for its folder when it is told of a function. By default that is beside the source.

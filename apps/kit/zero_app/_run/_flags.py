@@ -1,7 +1,6 @@
 """The flags of `train` and `sweep`."""
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Generic, get_type_hints, Literal, TypeVar
@@ -11,7 +10,8 @@ import tyro
 from .._command._errors import UsageError
 from .._command._parse import parse_words, peek
 from ._app import App
-from ._lines import read_json
+from ._disk import read_whole, reason
+from ._lines import parsed
 from ._options import Options
 from ._space import Sweep
 from ._stored import complete, config_of
@@ -102,12 +102,20 @@ def asked(
     return app, first, _arguments(Arguments(config, options, preset), names, prog, words)
 
 
+def read_config(path: pathlib.Path) -> Any:
+    """What is in the file of --config, or in the config.json of a run's folder."""
+    try:
+        return parsed(read_whole(path / "config.json" if path.is_dir() else path))
+    except (OSError, ValueError) as e:
+        why = "is missing" if isinstance(e, FileNotFoundError) else f"cannot be read: {reason(e)}"
+        raise UsageError(f"--config {path} {why}; give the config.json of a run.") from e
+
+
 def _of_file(app: App[Any], path: pathlib.Path, *, run_code: bool) -> Any:
     """The configuration in a file."""
-    if not os.path.lexists(path):
-        raise UsageError(f"--config {path} is missing; give the config.json of a run.")
+    stored = read_config(path)
     try:
-        stored = complete(app.config, read_json(path))
+        stored = complete(app.config, stored)
     except ValueError as e:
         raise UsageError(f"--config {path} is none of `{app.command} train`: {e}") from e
     return config_of(app.config, stored, path, app.command, run_code=run_code)

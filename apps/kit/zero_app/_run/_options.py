@@ -60,7 +60,7 @@ class Launch:
                 "--num-processes, or none of them under a launcher that JAX knows."
             )
         host, _, port = str(self.coordinator).rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        if not _is_name(host) or not port.isdecimal() or not 0 < int(port) < 2**16:
             raise UsageError(
                 f"--coordinator {self.coordinator} was given; give HOST:PORT of process 0, such as "
                 "10.0.0.1:9876."
@@ -76,10 +76,9 @@ class Launch:
         """How many processes there will be, as far as that is known before they have met."""
         if self.num_processes is not None:
             return self.num_processes
-        open_mpi = int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1))
         # In a job of SLURM, what srun did not start is one process.
         by_srun = "SLURM_STEP_NODELIST" in os.environ
-        return max(open_mpi, int(os.environ.get("SLURM_NTASKS", 1)) if by_srun else 1)
+        return max(_number("OMPI_COMM_WORLD_SIZE"), _number("SLURM_NTASKS") if by_srun else 1)
 
     @property
     def num_devices(self) -> int:
@@ -89,6 +88,22 @@ class Launch:
         if jax.devices()[0].platform == "cpu":
             return jax.process_count()
         return 1 << (jax.device_count().bit_length() - 1)
+
+
+def _is_name(host: str) -> bool:
+    """Whether a name of a host can be looked up."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
+
+
+def _number(variable: str) -> int:
+    """The processes that a launcher says in a variable of the environment, 1 without it."""
+    given = os.environ.get(variable, "1")
+    if not given.isdecimal():
+        raise UsageError(f"{variable}={given} is set; give a whole number, or unset it.")
+    return int(given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

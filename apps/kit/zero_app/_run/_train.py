@@ -127,10 +127,11 @@ def train(
                     then = f"goes on from step {record.done}"
                 view.note(f"{steps.cause()} before the first step; --resume {then}")
             else:
-                with Report(app, folder) as report, record.finished():
-                    steps.run(loop, prepared, report)
-                if record.done == record.num_steps:
-                    folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
+                with Report(app, folder) as report:
+                    with record.finished():
+                        steps.run(loop, prepared, report)
+                    if record.done == record.num_steps:
+                        folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
     return None if state is None and prepared is None else StoredRun.read(options.out)
 
 
