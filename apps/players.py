@@ -29,7 +29,7 @@ PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     "connect_four": (
         "zero",
         "pgx/connect_four",
-        "train pgx/connect_four --preset hour",
+        "train pgx/connect_four --preset night",
         ["--games 400 --simulations 0"],
     ),
     "minesweeper": ("minesweeper", "pretrained", "train minesweeper", ["--boards 200"]),

@@ -88,6 +88,8 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
     for flag in ("--seed", "--max-minutes", "--out", "--resume"):
         if any(word.partition("=")[0] == flag for word in flags):
             parser.error(f"{flag} is set for each seed; leave it out after --")
+    if given.games < 2 or given.games % 2:
+        parser.error(f"--games {given.games} was given; give an even number, 2 or more")
     # Every process that is started from now on has these cores, and so has JAX here.
     ours = sorted(os.sched_getaffinity(0))
     if not 1 <= given.cores <= len(ours):

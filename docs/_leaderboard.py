@@ -4,7 +4,7 @@ import json
 import math
 import pathlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -14,7 +14,8 @@ PAGE = ROOT / "docs" / "leaderboard.md"
 #: What each line must say, and each of its bars.
 FIELDS = {"player": str, "game": str, "level": str, "seed": int, "bars": list, "commit": str,
           "date": str, "command": str, "hardware": str}  # fmt: skip
-BAR = {"flags": str, "figure": str, "bar": float, "value": float, "step": int}
+BAR = {"flags": str, "figure": str, "bar": float, "value": float, "step": int,
+       "minutes": float | None}  # fmt: skip
 _HEAD = """# Leaderboard
 
 How many minutes of training it takes until a player is above fixed bars: scores against opponents
@@ -24,8 +25,8 @@ train, measure, and print a JSON line for each seed. To add a player, append its
 `benchmarks/leaderboard.jsonl` and run `python docs/_leaderboard.py`.
 
 Minutes are those from the command to the first player that was kept and passes the bar, compiling
-and evaluations included, and the median over seeds. Where half of the seeds or more miss a bar,
-the table has the median figure of their last players in brackets.
+and evaluations included, of the middle seed, or of the slower of two. Where half of the seeds or
+more miss a bar, the table has the figure of their last players in brackets, the middle one, too.
 """
 
 
@@ -35,7 +36,7 @@ def read(text: str) -> list[dict[str, Any]]:
     **Raises:** `ValueError` with the number of the line that is no object, lacks a field or has one
     of another kind.
     """
-    rows = []
+    rows, levels = [], {}
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             row = json.loads(line)
@@ -47,10 +48,13 @@ def read(text: str) -> list[dict[str, Any]]:
         parts = [(row, FIELDS), *((bar, BAR) for bar in (bars if isinstance(bars, list) else []))]
         for part, fields in parts:
             for name, kind in fields.items():
-                given = part.get(name) if isinstance(part, dict) else None
-                if not isinstance(given, (float, int) if kind is float else kind):
-                    said = f"line {number} of {LINES.name} has no {name} of {kind.__name__}"
-                    raise ValueError(said)
+                given = part[name] if isinstance(part, dict) and name in part else ...
+                if not isinstance(given, kind | int if kind in (float, float | None) else kind):
+                    called = getattr(kind, "__name__", str(kind))
+                    raise ValueError(f"line {number} of {LINES.name} has no {name} of {called}")
+        named = [(bar["flags"], bar["figure"], bar["bar"]) for bar in row["bars"]]
+        if levels.setdefault((row["game"], row["level"]), named) != named:
+            raise ValueError(f"line {number} of {LINES.name} has other bars than those before it")
         rows.append(row)
     return rows
 
@@ -69,25 +73,27 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         head = [*names, "player", "seeds", "hardware", "command", "commit"]
         lines = []
         for (player, commit, hardware), seeds in players.items():
-            minutes = [_median(seeds, i, "minutes") for i in range(len(bars))]
+            each = [[seed["bars"][i] for seed in seeds] for i in range(len(bars))]
+            minutes = [_middle(x["minutes"] for x in row) for row in each]
+            missed = [_middle(x["value"] for x in row if x["minutes"] is None) for row in each]
             cells = [
-                f"({_median(seeds, i, 'value'):.3g})" if math.isinf(x) else f"{x:.1f}"
-                for i, x in enumerate(minutes)
+                f"({figure:.3g})" if math.isinf(x) else f"{x:.1f}"
+                for x, figure in zip(minutes, missed, strict=True)
             ]
             about = [player, str(len(seeds)), hardware, f"`{seeds[0]['command']}`", commit[:8]]
-            missed = sum(map(math.isinf, minutes))
             took = max((x for x in minutes if not math.isinf(x)), default=0.0)
-            lines.append(((missed, took), f"| {' | '.join([*cells, *about])} |"))
+            order = sum(map(math.isinf, minutes)), took
+            lines.append((order, f"| {' | '.join([*cells, *about])} |"))
         table = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
         table += [line for _, line in sorted(lines)]
         parts.append("\n".join([f"## {game}: {level}\n", *table, ""]))
     return "\n".join(parts)
 
 
-def _median(seeds: Sequence[dict[str, Any]], bar: int, name: str) -> float:
-    """Over seeds, of a bar that a seed misses infinitely many minutes."""
-    values = [seed["bars"][bar][name] for seed in seeds]
-    return statistics.median_high(math.inf if x is None else x for x in values)
+def _middle(values: Iterable[float | None]) -> float:
+    """The median, of two the greater one; what is `None` is the greatest of all."""
+    known = [math.inf if x is None else x for x in values]
+    return statistics.median_high(known) if known else math.nan
 
 
 if __name__ == "__main__":

@@ -59,6 +59,13 @@ def test_a_line_that_lacks_something_is_named(board):
     del lacks["bars"][1]["value"]
     with pytest.raises(ValueError, match="line 1 .* has no value of float"):
         board.read(json.dumps(lacks))
+    del (lacks := line())["bars"][0]["minutes"]
+    with pytest.raises(ValueError, match="line 1 .* has no minutes of float . None"):
+        board.read(json.dumps(lacks))
+    other = line()
+    other["bars"][0]["bar"] = 0.4
+    with pytest.raises(ValueError, match="line 2 .* has other bars than those before it"):
+        board.read(f"{json.dumps(line())}\n{json.dumps(other)}")
     for wrong in ("[]", "{", ""):
         with pytest.raises(ValueError, match="line 2 of leaderboard.jsonl is no JSON object"):
             board.read(f"{json.dumps(line())}\n{wrong}\n{json.dumps(line())}")
@@ -104,6 +111,7 @@ def test_a_speedrun_finds_the_first_player_above_each_bar(monkeypatch, tmp_path)
     "flags, said",
     [
         (["--cores", "4096"], "--cores 4096 was given, and there are "),
+        (["--games", "401"], "--games 401 was given; give an even number, 2 or more"),
         (["--cores", "0"], "--cores 0 was given, and there are "),
         (["--", "--resume"], "--resume is set for each seed; leave it out after --"),
         (["--", "--out=x"], "--out is set for each seed; leave it out after --"),

@@ -68,7 +68,7 @@ def test_the_best_configuration_is_trained_with_flags_on_top(tmp_path):
             [f"--config={tmp_path / 'two.json'}"],
             "two.json cannot be read: .*; give the config.json",
         ),
-        ([f"--config={tmp_path}"], "is missing; give the config.json of a run"),
+        ([f"--config={tmp_path}"], "has no config.json; give the config.json of a run"),
         ([f"--config={tmp_path / 'other.json'}"], "other.json is none of `nim train`: it lacks"),
         ([f"--config={tmp_path / 'list.json'}"], "list.json is none of `nim train`: it is no JSON"),
         (["--config=x", "--preset=tiny"], "--preset and --config were given; give one of them"),

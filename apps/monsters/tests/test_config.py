@@ -35,7 +35,7 @@ from zero_monsters._config import Config, PRESETS
         ({"envs": 12}, "--envs 12 does not divide into --shards 8; give a multiple of 8"),
         ({"batch": 60}, "--batch 60 does not divide into --shards 8"),
         ({"temperature_end": 0.5}, "--temperature-end 0.5 is above --temperature 0.3"),
-        ({"gamma": 1}, "--step-penalty 0.14 was given with --gamma 1, so returns have no bound"),
+        ({"gamma": 1}, "--gamma 1 and --step-penalty 0.14, so returns have no bound"),
     ],
 )
 def test_bad_values_are_refused_in_one_line(changes, complaint):

@@ -119,8 +119,8 @@ class Config(AbstractAdamWConfig):
                 raise UsageError(f"--planner, --{name.replace('_', '-')}: {e}") from e
         if self.step_penalty and self.gamma == 1:
             raise UsageError(
-                f"--step-penalty {self.step_penalty} was given with --gamma 1, so returns have no "
-                "bound; give a --gamma below 1, or no penalty."
+                f"--gamma 1 and --step-penalty {self.step_penalty}, so returns have no bound; give "
+                "a --gamma below 1, or --step-penalty 0."
             )
         if self.capacity < self.length:
             raise UsageError(

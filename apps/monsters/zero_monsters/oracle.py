@@ -175,6 +175,10 @@ class MonstersOracle:
         self, gamma: float, step_penalty: float | None = None
     ) -> Float[np.ndarray, "classes 5 layouts cells others"]:
         penalty = self.env.step_penalty if step_penalty is None else step_penalty
+        if not 0.0 <= penalty < math.inf:
+            raise ValueError(
+                f"MonstersOracle: step_penalty={penalty}; it must be finite and at least 0."
+            )
         if not 0.0 <= gamma < 1.0:
             raise ValueError(f"MonstersOracle: gamma={gamma}; it must be at least 0 and below 1.")
         if (gamma, penalty) not in self._solved:

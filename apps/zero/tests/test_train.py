@@ -217,8 +217,6 @@ def test_a_model_is_learned_and_plays(agent, flags, zero, tmp_path, without_char
         ("--agent stochastic --value-prefix 2", "--agent muzero"),
         ("--agent stochastic --memory", "--agent muzero"),
         ("--agent muzero --memory-steps 2", "--memory"),
-        ("--agent muzero --candidates 3", "--agent sampled"),
-        ("--agent alphazero --entropy-bonus 1", "--agent expert"),
     ],
 )
 def test_what_has_no_effect_is_refused(flags, needed, zero):

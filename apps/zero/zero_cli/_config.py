@@ -127,9 +127,7 @@ class Config(AbstractTreeSearchConfig):
             "value_prefix": (self.agent in ("muzero", "sampled"), "--agent muzero"),
             "memory": (self.agent == "muzero", "--agent muzero"),
             "memory_steps": (self.memory, "--memory"),
-            "candidates": (self.samples, "--agent sampled"),
-            "entropy_bonus": (self.agent != "alphazero", "--agent expert"),
-            "entropy_decay": (windows and self.entropy_bonus > 0, "--entropy-bonus"),
+            "entropy_decay": (windows, "--agent expert"),
             "value_scale": (scaled, "--agent expert --search gumbel"),
             **dict.fromkeys(players, (self.agent == "alphazero", "--agent alphazero")),
         }
@@ -137,12 +135,8 @@ class Config(AbstractTreeSearchConfig):
         for name, (is_used, needed) in needs.items():
             if not is_used and getattr(self, name) != unused[name]:
                 given = f"--{name.replace('_', '-')}"
-                # A preset may have given these.
-                of_preset = {
-                    "value_scale": "give --value-scale 0",
-                    "entropy_decay": f"give {given} 1",
-                }
-                out = of_preset.get(name, "leave it out")
+                # A preset may have given it.
+                out = "give --value-scale 0" if name == "value_scale" else "leave it out"
                 raise UsageError(f"{given} was given without {needed}; {out}, or give both.")
         if self.value_prefix > self.model_steps:
             raise UsageError(

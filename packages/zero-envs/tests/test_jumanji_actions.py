@@ -158,7 +158,7 @@ def test_other_options_are_refused():
         ),
         (
             lambda: JumanjiEnvironment(Snake(4, 4), time_limit=3),
-            "<Snake>, time_limit.*options belong to an id",
+            "<Snake>, time_limit.*options belong to a name",
         ),
     ):
         with pytest.raises(ValueError, match=message) as raised:

@@ -98,7 +98,7 @@ def test_what_has_no_place_here_is_refused(name: str):
         (name, {}, REFUSED[name]),
         ("Nope", {}, "no such environment"),
         ("Snake-v1", {"rows": 3}, "Snake takes num_rows"),
-        (Snake(4, 4), {"time_limit": 3}, "options belong to an id"),
+        (Snake(4, 4), {"time_limit": 3}, "options belong to a name"),
         (Wrapped(Snake(4, 4)), {}, "pass hidden=True or False"),
     ]
     for kind in (JumanjiEnvironment, FactoredJumanjiEnvironment):

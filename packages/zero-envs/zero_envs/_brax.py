@@ -14,7 +14,14 @@ import numpy as np
 from jaxtyping import Array
 
 from ._environment import check_count
-from ._foreign import Bounds, check_foreign, checked_bounds, import_or_explain, Limits
+from ._foreign import (
+    Bounds,
+    check_foreign,
+    check_no_options,
+    checked_bounds,
+    import_or_explain,
+    Limits,
+)
 from ._known import unknown
 from ._physics import AbstractPhysicsEnvironment, building, calling, PhysicsState
 
@@ -58,6 +65,8 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
             others.
         """
         check_count(_CALL, max_steps=max_steps)
+        if not isinstance(env, str):
+            check_no_options(_CALL, env, [] if backend is None else ["backend"])
         self.env = _make(env, backend) if isinstance(env, str) else env
         check_foreign(_CALL, self.env, "a name or a brax.envs.Env", "action_size", "reset")
         _mend_fluids()

@@ -4,7 +4,7 @@ import contextlib
 import importlib
 import importlib.util
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -129,6 +129,15 @@ def check_foreign(call: str, given: Any, allowed: str, *names: str) -> None:
     """Raises a `ValueError` for what lacks attributes that an environment of a library has."""
     if isinstance(given, type) or not all(hasattr(given, name) for name in names):
         raise ValueError(f"{call}({given!r}): give {allowed}.")
+
+
+def check_no_options(call: str, env: Any, options: Iterable[str]) -> None:
+    """Raises a `ValueError` for options beside an environment that is made already."""
+    if options := list(options):
+        raise ValueError(
+            f"{call}(<{type(env).__name__}>, {', '.join(options)}): options belong to a name; give "
+            "them to the environment itself."
+        )
 
 
 def import_or_explain(module: str, call: str, extra: str = "") -> Any:

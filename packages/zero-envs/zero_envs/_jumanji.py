@@ -21,7 +21,14 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import check_foreign, default_numerics, import_or_explain, raw_key, strongly_typed
+from ._foreign import (
+    check_foreign,
+    check_no_options,
+    default_numerics,
+    import_or_explain,
+    raw_key,
+    strongly_typed,
+)
 from ._known import JUMANJI_FACTORED, JUMANJI_HIDDEN, JUMANJI_RANDOM, unknown
 from ._sokoban import SokobanGenerator
 
@@ -273,12 +280,8 @@ def _make(call: str, env: Any, hidden: bool | None, options: dict[str, Any]) -> 
         if env not in allowed:
             raise unknown(call, env, allowed)
         env, limit = _configured(call, env, options) if options else _registered(env)
-    elif options:
-        raise ValueError(
-            f"{call}(<{_name(env)}>, {', '.join(options)}): options belong to an id; "
-            "give them to the environment itself."
-        )
     else:
+        check_no_options(call, env.unwrapped if hasattr(env, "unwrapped") else env, options)
         check_foreign(call, env, "an id or a jumanji.Environment", "action_spec", "unwrapped")
         env, limit = _unlimited(env)
     num_values = _num_values(call, env)

@@ -7,7 +7,14 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from ._environment import check_count
-from ._foreign import Bounds, check_foreign, checked_bounds, import_or_explain, Limits
+from ._foreign import (
+    Bounds,
+    check_foreign,
+    check_no_options,
+    checked_bounds,
+    import_or_explain,
+    Limits,
+)
 from ._known import (
     names_of,
     PLAYGROUND,
@@ -62,7 +69,20 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
         - `options`: with a name, what is changed in its configuration, such as `sim_dt=0.005`.
         """
         check_count(_CALL, max_steps=max_steps)
-        self.env = _make(env, impl=impl, **options) if isinstance(env, str) else env
+        if not isinstance(env, str):
+            check_no_options(_CALL, env, options)
+        if unread := [name for name in ("action_repeat", "episode_length") if name in options]:
+            raise ValueError(
+                f"{_CALL}({unread[0]}=...): only Playground's wrappers read it, which are not used "
+                "here; give `max_steps` for the length of episodes."
+            )
+        try:
+            self.env = _make(env, impl=impl, **options) if isinstance(env, str) else env
+        except TypeError as error:  # what is cached by its arguments takes no mappings
+            raise ValueError(
+                f"{_CALL}({env!r}): {options} cannot be given ({error}); give plain values, such "
+                'as **{"vision_config.render_width": 64}.'
+            ) from error
         check_foreign(_CALL, self.env, "a name or an MjxEnv", "action_size", "reset", "mjx_model")
         kind = type(self.env)
         if hidden is None and not kind.__module__.startswith(f"{PLAYGROUND}."):

@@ -84,26 +84,36 @@ class BoardSymmetries(eqx.Module):
         """Applies a symmetry to a `zero_train.Experience` without a batch axis.
 
         Of its observation and its record, the leaves `[rows, columns, *rest]` turn as boards and
-        the leaves `[num_actions]` as values of all actions; `candidates` of the record, if it has
-        them, turn as actions, and other leaves stay.
+        the leaves `[num_actions]` as values of all actions; other leaves stay. Of a record that has
+        `candidates`, these turn as actions, and their weights stay.
         """
         given: Any = row
 
-        def turn(x: Array) -> Array:
+        candidates = getattr(given.record, "candidates", None)
+
+        def turn(x: Array, *, of_actions: bool = True) -> Array:
             if x.shape[:2] == (self.rows, self.columns):
                 return self.features(x, index)
-            return self.actions(x, index) if x.shape == (self.num_actions,) else x
+            return self.actions(x, index) if of_actions and x.shape == (self.num_actions,) else x
 
-        one, action = ft.partial(jax.tree.map, turn), ft.partial(self.action, index=index)
-        candidates = getattr(given.record, "candidates", None)
-        every = jax.vmap(action)
+        def one(obs: Any, action: Array, record: Any, candidates: Any) -> tuple:
+            plain = ft.partial(turn, of_actions=candidates is None)
+            chosen = jax.vmap(self.action, (0, None))
+            return (
+                jax.tree.map(turn, obs),
+                self.action(action, index),
+                jax.tree.map(plain, record),
+                jax.tree.map(lambda x: chosen(x, index), candidates),
+            )
+
         for _ in range(given.last.ndim):
-            one, action, every = jax.vmap(one), jax.vmap(action), jax.vmap(every)
-        parts = lambda row: (row.obs, row.action, row.record)
-        obs, record = one((given.obs, given.record))
+            one = jax.vmap(one)
+        obs, action, record, turned = one(given.obs, given.action, given.record, candidates)
         if candidates is not None:
-            record = eqx.tree_at(lambda x: x.candidates, record, every(candidates))
-        return eqx.tree_at(parts, row, (obs, action(given.action), record))
+            record = eqx.tree_at(lambda x: x.candidates, record, turned)
+        return eqx.tree_at(
+            lambda row: (row.obs, row.action, row.record), row, (obs, action, record)
+        )
 
     def features(
         self, x: Shaped[Array, "rows columns *rest"], index: Index

@@ -29,11 +29,11 @@ def planner(kind, number, **parts):
     return TreeSearch.alphazero(number, c=10.0, **parts)
 
 
-def run(search, model: Any = TREE, rows=ROWS):
+def run(search, model: Any = TREE, rows=ROWS, start=TREE.start):
     """The plan and the tree from each state, with PRNG keys of their own."""
     grow = lambda s, k: search.grow(model, s, search.init(model, s), key=k)[::2]
     keys = jr.split(jr.key(0), rows)
-    return jax.tree.map(np.asarray, quick_jit(grow)(TREE.start(rows), keys))
+    return jax.tree.map(np.asarray, quick_jit(grow)(start(rows), keys))
 
 
 @pytest.fixture(scope="module")
@@ -228,11 +228,14 @@ def test_refusals():
     with pytest.raises(ValueError, match="need not hold for all actions, so nothing is proven"):
         SampledSearch(TreeSearch.alphazero(4, max_return=1.0))
     # Chance nodes, a draw that is taken for certain, and a guess at what is hidden.
-    for model in (RandomDice(TREE), Tiger()):
+    for model, start in ((RandomDice(TREE), TREE.start), (Tiger(), Tiger().start)):
         for outcomes in ("proportional", "frozen"):
             search = TreeSearch.alphazero(4, max_return=1.0, outcomes=outcomes)
             with pytest.raises(ValueError, match="is random or hides something, so that nothing"):
-                run(search, model)
-    refused = "which proves nothing" if jax.__version_info__ >= (0, 10) else "needs jax 0.10"
+                run(search, model, start=start)
+    # Chance nodes over a model that says nothing of chance.
+    with pytest.raises(ValueError, match="which prove nothing"):
+        run(TreeSearch.alphazero(4, max_return=1.0, outcomes="drawn"))
+    refused = "which prove nothing" if jax.__version_info__ >= (0, 10) else "needs jax 0.10"
     with pytest.raises(ValueError, match=refused):
         run(TreeSearch.alphazero(4, max_return=1.0, kernels="pallas"))

@@ -84,7 +84,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
                 f"`Hindsight(TreeSearch(max_return={self.planner.max_return}))`: what is proven in "
                 "one guess does not hold in the others; leave `max_return` out."
             )
-        if self.planner.stop_early:
+        if self.planner.stop_early and self.num_trees > 1:
             raise ValueError(
                 "`Hindsight(TreeSearch(stop_early=True))`: the most visited action of a tree need "
                 "not be that of their mean root; leave `stop_early` out."

@@ -177,10 +177,10 @@ class Rules(eqx.Module):
 
     def __check_init__(self):
         check_rules("Rules", self)
-        if self.max_return is not None and self.kernels != "plain":
+        if self.max_return is not None and (self.outcomes is not None or self.kernels != "plain"):
             raise ValueError(
-                f"`max_return={self.max_return}` was given for `kernels={self.kernels!r}`, which "
-                "proves nothing: leave it out."
+                f"`max_return={self.max_return}` was given for a model with chance nodes or for "
+                '`kernels="pallas"`, which prove nothing: leave it out.'
             )
         if self.outcomes is not None and self.kernels != "plain":
             raise ValueError(

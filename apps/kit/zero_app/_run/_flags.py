@@ -104,10 +104,12 @@ def asked(
 
 def read_config(path: pathlib.Path) -> Any:
     """What is in the file of --config, or in the config.json of a run's folder."""
+    file = path / "config.json" if path.is_dir() else path
     try:
-        return parsed(read_whole(path / "config.json" if path.is_dir() else path))
+        return parsed(read_whole(file))
     except (OSError, ValueError) as e:
-        why = "is missing" if isinstance(e, FileNotFoundError) else f"cannot be read: {reason(e)}"
+        gone = "is missing" if file is path else "has no config.json"
+        why = gone if isinstance(e, FileNotFoundError) else f"cannot be read: {reason(e)}"
         raise UsageError(f"--config {path} {why}; give the config.json of a run.") from e
 
 
