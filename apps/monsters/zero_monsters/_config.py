@@ -23,14 +23,14 @@ class Config(AbstractAdamWConfig):
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"step_penalty": 0.0})
 
-    steps: Count = 720
+    steps: Count = 1440
     envs: Count = 64
     updates: Count = 16
     batch: Count = 64
     """Windows per gradient update, over all learning devices."""
     learning_rate: Annotated[float, Interval(ge=1e-12, le=1)] = 1e-3
     decay: Annotated[float, Interval(ge=1e-6, le=1)] = 0.05
-    evaluate_every: Count = 100
+    evaluate_every: Count = 200
 
     world: Literal["moving", "stationary"] = "moving"
     """Whether the monsters move."""
@@ -62,7 +62,7 @@ class Config(AbstractAdamWConfig):
     temperature: Annotated[float, Ge(1e-6)] = 0.3
     """Temperature of the softmax over Q-values, which acts and is the policy target, at the first
     update."""
-    temperature_end: Annotated[float, Ge(1e-6)] = 0.2
+    temperature_end: Annotated[float, Ge(1e-6)] = 0.05
     """The temperature at the last update; in between it falls exponentially."""
     player_simulations: Simulations = 50
     """Simulations per move in evaluations."""
