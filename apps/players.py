@@ -33,7 +33,7 @@ PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
         ["--games 400 --simulations 0"],
     ),
     "minesweeper": ("minesweeper", "pretrained", "train minesweeper", ["--boards 200"]),
-    "monsters": ("monsters", "pretrained", "train monsters", ["--rollouts 500"]),
+    "monsters": ("monsters", "pretrained", "train monsters --seed 1", ["--rollouts 500"]),
     "cartpole": (
         "spo",
         "cartpole",
