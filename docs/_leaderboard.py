@@ -66,7 +66,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         who = tuple(str(row[name]) for name in ("player", "commit", "hardware"))
         tables.setdefault((row["game"], row["level"]), {}).setdefault(who, []).append(row)
-    parts = [_HEAD]
+    parts = [_HEAD] if rows else [_HEAD, "No player has been measured yet.\n"]
     for (game, level), players in sorted(tables.items()):
         bars = next(iter(players.values()))[0]["bars"]
         names = [f"`{x['flags']}`: {x['figure']} {x['bar']:g}" for x in bars]
