@@ -38,7 +38,9 @@ from zero_app import (
     UsageError,
     View,
     with_simulations,
+    write_report,
 )
+from zero_app._run import _reporting
 from zero_app._run._origin import origin_of
 from zero_app._run._prepare import prepare
 from zero_app._run._provenance import LOGS
@@ -217,8 +219,17 @@ def test_a_run_that_was_told_to_stop_resumes_bitwise(
     assert Checkpoints(tmp_path / "run" / "checkpoints").latest == 5
     assert "<b>5 steps</b>" in (tmp_path / "run" / "report.html").read_text()
     assert not (tmp_path / "run" / "finished").exists()
-    # How often it is saved may change on the way.
-    go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=100), resume=True)
+    # How often it is saved may change on the way. It is finished before its last report is written.
+    last = list[bool]()
+
+    def reported(app, folder, **given):
+        last.append((folder / "finished").exists())
+        write_report(app, folder, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_reporting, "write_report", reported)
+        go(tmp_path / "run", dataclasses.replace(CONFIG, checkpoint_every=100), resume=True)
+    assert last[-1]
     assert lines(tmp_path / "run") == lines(undisturbed)
     assert [row["step"] for row in read_lines(tmp_path / "run" / "starts.jsonl")] == [0, 5]
     identity = read_lines(tmp_path / "run" / "starts.jsonl")[0]["run"]

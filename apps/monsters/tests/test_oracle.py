@@ -242,6 +242,9 @@ def test_says_what_is_wrong(moving: MonstersOracle):
         MonstersOracle(Monsters(10))
     with pytest.raises(ValueError, match="gamma=1.0"):
         moving.start_value(gamma=1.0)
+    for wrong in (-0.5, np.nan, np.inf):
+        with pytest.raises(ValueError, match=f"step_penalty={wrong}; it must be finite and at lea"):
+            moving.rollout(2, "greedy", step_penalty=wrong)
     with pytest.raises(ValueError, match="policy='best'.*'optimal', 'greedy' or 'random'"):
         moving.rollout(policy="best")
     with pytest.raises(ValueError, match="1000 steps.* 1 to 999"):

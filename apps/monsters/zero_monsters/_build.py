@@ -35,6 +35,7 @@ def build_loop(config: Config) -> Loop:
     """The training loop of a configuration. A time limit truncates its episodes."""
     penalty = config.step_penalty
     env = build_env(config, time_limit=config.time_limit, truncate=True, step_penalty=penalty)
+    # The worst returns are to die at once, or to pay for every move forever.
     most = max(1.0, penalty / (1 - config.gamma)) if penalty else 1.0
     agent = ExpertIteration(
         network=ft.partial(build_network, config, env),

@@ -82,8 +82,8 @@ class Config(AbstractAdamWConfig):
     gamma: Annotated[float, Interval(ge=1e-6, le=1)] = 0.85
     """Discount of one move, in planning and in returns."""
     step_penalty: NonNegative = 0.14
-    """What a move costs in planning and in returns, but not in evaluations, where it costs the time
-    of what comes after: as much as a move earns on the mean."""
+    """Cost of a move in planning and in training, and not in evaluations. The default is what a
+    move earns on average, so an episode is worth its reward less what its moves earn elsewhere."""
     n_steps: Count = 5
     """Number of rewards in a value target, before the target network's value."""
     value_mix: Fraction = 1.0

@@ -199,7 +199,11 @@ class MonstersOracle:
         return self._solved[gamma, penalty]
 
     def _follow(
-        self, policy: str, greedy: tuple, first: np.ndarray, *others: np.ndarray
+        self,
+        policy: str,
+        greedy: tuple[float, float | None],
+        first: np.ndarray,
+        *others: np.ndarray,
     ) -> list[np.ndarray]:
         """The values of states under a policy, for each of several tables of action values. The
         optimal policy maximises `first`, and the greedy one `_solve(*greedy)`."""

@@ -97,6 +97,8 @@ def test_the_player_searches_by_its_own_constants(small_config):
     given = {"search": "puct", "exploration": 0.5, "player_exploration": 3.0, "disc_weight": 1.0}
     agent: Any = build_loop(dataclasses.replace(small_config, **given)).agent
     assert (agent.explorer.selection.c, agent.planner.selection.c) == (0.5, 3.0)
+    other: Any = build_loop(dataclasses.replace(small_config, **given | {"search": "muzero"})).agent
+    assert other.explorer.selection.c == 0.5
     assert agent.planner.readout == LowerBound(2.0)  # a win by all discs is worth 2
 
 

@@ -65,8 +65,7 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
             others.
         """
         check_count(_CALL, max_steps=max_steps)
-        if not isinstance(env, str):
-            check_no_options(_CALL, env, [] if backend is None else ["backend"])
+        check_no_options(_CALL, env, [] if backend is None else ["backend"])
         self.env = _make(env, backend) if isinstance(env, str) else env
         check_foreign(_CALL, self.env, "a name or a brax.envs.Env", "action_size", "reset")
         _mend_fluids()

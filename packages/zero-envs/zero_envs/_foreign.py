@@ -132,8 +132,8 @@ def check_foreign(call: str, given: Any, allowed: str, *names: str) -> None:
 
 
 def check_no_options(call: str, env: Any, options: Iterable[str]) -> None:
-    """Raises a `ValueError` for options beside an environment that is made already."""
-    if options := list(options):
+    """Raises a `ValueError` for options beside an environment that is no name but made already."""
+    if (options := list(options)) and not isinstance(env, str):
         raise ValueError(
             f"{call}(<{type(env).__name__}>, {', '.join(options)}): options belong to a name; give "
             "them to the environment itself."

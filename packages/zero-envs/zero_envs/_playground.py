@@ -69,8 +69,7 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
         - `options`: with a name, what is changed in its configuration, such as `sim_dt=0.005`.
         """
         check_count(_CALL, max_steps=max_steps)
-        if not isinstance(env, str):
-            check_no_options(_CALL, env, options)
+        check_no_options(_CALL, env, options)
         if unread := [name for name in ("action_repeat", "episode_length") if name in options]:
             raise ValueError(
                 f"{_CALL}({unread[0]}=...): only Playground's wrappers read it, which are not used "

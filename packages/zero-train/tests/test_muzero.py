@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -25,11 +26,13 @@ from zero_train import (
     Loop,
     MuZero,
     PlanRecord,
+    RandomActor,
     step,
     template,
 )
 
 from .crossings import check_update
+from .test_expert_iteration import agent_of as expert_iteration
 from .test_latent_model import ACTIONS, GAMMA, RING
 
 
@@ -387,6 +390,15 @@ def test_a_gradient_is_halved_at_every_step():
         assert abs(quotient) > 1e-3
         gradient = np.ravel(old - new)[3] / 0.1
         assert gradient == pytest.approx(share * quotient, rel=0.02)
+
+
+@pytest.mark.parametrize("make", [agent_of, expert_iteration])
+def test_an_actor_of_another_kind_is_refused(make, monkeypatch):
+    """By every agent whose player plans."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    said = r"\.init\(actor=RandomActor.*must be an actor of this agent"
+    with pytest.raises(ValueError, match=said):
+        make().init(key=jr.key(0), actor=RandomActor())
 
 
 class Perceptrons(eqx.Module):

@@ -43,7 +43,7 @@ class Arguments(Generic[Config, Preset, Run]):
     """Which defaults all other flags have."""
     config: pathlib.Path | None = None
     """A file with what other flags have by default, in the place of a preset: the config.json of a
-    run, or the best.json of a sweep."""
+    run, for which its folder may be given too, or the best.json of a sweep."""
     seeds: tuple[int, ...] = ()
     """Train a run of each of these seeds, one after the other, in OUT/seed-0 and so on; a single
     number is how many, from --seed on. --resume trains what is missing."""
