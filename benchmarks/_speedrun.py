@@ -3,8 +3,9 @@
 Every seed is trained by the command in a process of its own, on so many cores and for so many
 minutes at the most, in which the run keeps the players that it evaluated. Then they are measured
 by `eval` against the fixed ladder and in the suites. For each bar the first player that passes it
-is found by bisection, as if every player were stronger than those before it. The minutes of a bar
-are those from the start of the command, compiling and evaluations included, to when that player
+is found by bisection, as if every player were stronger than those before it. A match has a quarter
+of the games, and all of them where the 95 % interval of the quarter holds the bar. The minutes of a
+bar are those from the start of the command, compiling and evaluations included, to when that player
 was kept. A JSON line a seed, which `benchmarks/leaderboard.jsonl` may take.
 """
 
@@ -35,11 +36,12 @@ from zero_cli._apps import app_of
 Bar = tuple[str, str, float]
 
 
+@functools.cache
 def measured(player: str, flags: str, games: int) -> dict[str, float]:
     """What `eval --json` prints."""
     said = io.StringIO()
     app, name = app_of(player)
-    number = [] if "--suite" in flags else ["--games", str(games)]
+    number = [] if "--suite" in flags else ["--games", str(games)]  # a suite has all its positions
     with contextlib.redirect_stdout(said):
         run(app, ["eval", name, *shlex.split(flags), *number, "--seed", "1", "--json"])
     return json.loads(said.getvalue())
@@ -79,7 +81,7 @@ def speedrun(game: str, every: Mapping[str, tuple[float, Sequence[Bar]]], doc: s
     parser.add_argument("--player", default="zero", help="what its lines are called")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--games", type=int, default=400, help="of each match")
+    parser.add_argument("--games", type=int, default=400, help="of a match, at the most")
     parser.add_argument("--out", default=f"runs/speedrun-{game.rpartition('/')[2]}")
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
@@ -125,11 +127,18 @@ def passed(
     kept = sorted(x for x in out.glob("parameters/*") if x.name.isdecimal())
     if not kept:
         raise SystemExit(f"{out} has kept no player; give more minutes")
-    once = functools.cache(lambda step, flags: measured(f"{out}@{step}", flags, games))
 
     def row(flags: str, figure: str, bar: float) -> dict[str, Any]:
         sign = -1 if figure == "loss_mean" else 1
-        value = lambda path: once(int(path.name), flags)[figure]
+
+        def value(path: pathlib.Path) -> float:
+            player = f"{out}@{int(path.name)}"
+            if "--suite" not in flags:
+                few = measured(player, flags, max(2, games // 8 * 2))
+                if not few[f"{figure}_low"] <= bar <= few[f"{figure}_high"]:
+                    return few[figure]
+            return measured(player, flags, games)[figure]
+
         place = bisect.bisect_left(kept, True, key=lambda path: sign * (value(path) - bar) >= 0)
         missed = place == len(kept)
         player = kept[-1 if missed else place]
