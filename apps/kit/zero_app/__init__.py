@@ -2,7 +2,7 @@
 
 - An app is an `App`; `main` runs its commands (`COMMANDS` and its own).
 - To derive from: a configuration (`AbstractConfig`, `AbstractTreeSearchConfig`), commands
-  (`AbstractCommand`, `AbstractPlayerCommand`, `AbstractWatch`, `AbstractServe`) and how a game is
+  (`AbstractCommand`, `AbstractPlayerCommand`, `AbstractServe`) and how a game is
   shown (`AbstractBoard`, `Page`). One with a board has `GAME_COMMANDS`.
 - On disk: `RunFolder`, `Checkpoints`, `read_lines`, `Results`.
 - From Python: `train` runs the loop, `open` reads a run, `load` reads a `Trained` player, `measure`
@@ -48,7 +48,6 @@ if typing.TYPE_CHECKING:
     from ._play._commands import (
         AbstractGameCommand as AbstractGameCommand,
         AbstractServe as AbstractServe,
-        AbstractWatch as AbstractWatch,
     )
     from ._play._game import (
         AbstractBoard as AbstractBoard,

@@ -367,20 +367,10 @@ def _help(app: App[Any], commands: Sequence[str]) -> str:
         about = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
         lines[" ".join([name, *_operands(app, kind)])] = about[:1].lower() + about[1:]
     width = max(12, *map(len, lines))
-    return "\n".join(
-        [
-            f"usage: {app.command} COMMAND [flags]",
-            "",
-            app.about,
-            "",
-            *(
-                filled(about, " " * (width + 3), f"  {usage:{width}} ")
-                for usage, about in lines.items()
-            ),
-            "",
-            f"`{app.command} COMMAND --help` lists the flags.",
-        ]
-    )
+    gap = " " * (width + 3)
+    said = [filled(about, gap, f"  {usage:{width}} ") for usage, about in lines.items()]
+    head = [f"usage: {app.command} COMMAND [flags]", "", app.about, ""]
+    return "\n".join([*head, *said, "", f"`{app.command} COMMAND --help` lists the flags."])
 
 
 # The operands of commands that a run is enough for.

@@ -27,34 +27,16 @@ def _by_depth(run: StoredRun, name: str) -> list[Series]:
 
 
 def _search(run: StoredRun) -> list[str]:
+    size, kl, alive = (_by_depth(run, name) for name in ("ess_fraction", "kl_search", "alive"))
+    fraction = "As a fraction of the particles, before resampling."
+    weights = "Divergence of the particles' weights from equal ones."
+    living = "Fraction of the particles whose episode is not over."
+    better = "Mean advantage of the plan over the policy, as estimated by the search."
     return [
-        chart(
-            run,
-            "Effective sample size",
-            "As a fraction of the particles, before resampling.",
-            *_by_depth(run, "ess_fraction"),
-            from_zero=True,
-        ),
-        chart(
-            run,
-            "KL of the weights, over its bound",
-            "Divergence of the particles' weights from equal ones.",
-            *_by_depth(run, "kl_search"),
-            levels=[("target", 1.0)],
-        ),
-        chart(
-            run,
-            "Particles alive",
-            "Fraction of the particles whose episode is not over.",
-            *_by_depth(run, "alive"),
-            from_zero=True,
-        ),
-        chart(
-            run,
-            "Improvement",
-            "Mean advantage of the plan over the policy, as estimated by the search.",
-            curve(run.metrics, "improvement"),
-        ),
+        chart(run, "Effective sample size", fraction, *size, from_zero=True),
+        chart(run, "KL of the weights, over its bound", weights, *kl, levels=[("target", 1.0)]),
+        chart(run, "Particles alive", living, *alive, from_zero=True),
+        chart(run, "Improvement", better, curve(run.metrics, "improvement")),
     ]
 
 

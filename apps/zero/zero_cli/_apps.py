@@ -38,7 +38,6 @@ APP = App(
     about="Train, measure and play any game.",
     presets=presets("pgx/connect_four", "alphazero", 84),
     build=by_name("zero_cli._build:build_loop"),
-    evaluation=by_name("zero_cli._build:build_evaluation"),
     board=by_name("zero_cli._board:board_of"),
     opponents={
         "perfect": by_name("zero_cli._perfect:perfect"),
@@ -48,7 +47,7 @@ APP = App(
         },
     },
     episode=by_name("zero_cli._board:episode"),
-    commands=CommandsByName(GAME_COMMANDS, list="zero_cli._list:List"),
+    commands=CommandsByName(GAME_COMMANDS.data, list="zero_cli._list:List"),
     preset="quick",
     players=pathlib.Path(__file__).with_name("players"),
     suites=pathlib.Path(__file__).with_name("suites"),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from zero_app import Evaluate, loop_of, network_alone, RunFiles, UsageError
+from zero_app import loop_of, UsageError
 from zero_envs import load_class, own_code
 from zero_memory import EpisodeBuffer, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 from zero_nets import (
@@ -23,7 +23,6 @@ from zero_nets import (
     MultiDiscreteHead,
     PartsNet,
     TanhGaussianHead,
-    WorldModel,
 )
 from zero_train import (
     candidates_and_value,
@@ -78,11 +77,6 @@ def build_loop(config: Config) -> Loop:
     return dataclasses.replace(loop, reanalyse=config.reanalyse)
 
 
-def build_evaluation(config: Config, loop: Loop, files: RunFiles) -> Evaluate:
-    """Games of the network without a search."""
-    return network_alone(config, loop, files, games=config.games)
-
-
 def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
     """The network of the observation's shape: convolutions for a board or image of `[rows, columns,
     channels]`, and a perceptron of all numbers of any other; or the one that is asked for."""
@@ -104,8 +98,9 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
             max_value=world.max_return,
             key=key,
         )
-    if world.is_board:
-        return _tower(config, world, key=key)
+    if world.is_board:  # what a learned model sees and predicts, without its dynamics
+        model: Any = world_model(config, world, key=key)
+        return Chain(model.encoder, model.prediction)
     return _perceptron(config, world, key=key)
 
 
@@ -156,20 +151,6 @@ def _entropy_bonus(config: Config) -> Any:
     total = config.steps * config.updates
     done = lambda updates: jnp.minimum(updates.astype(jnp.float32) / total, 1.0)
     return (lambda updates: most * left ** done(updates)) if left < 1 else most
-
-
-def _tower(config: Config, world: World, *, key: PRNGKeyArray) -> Chain:
-    """Policy and value of a board or image, the value as logits over the atoms of `SUPPORT`: what a
-    learned model sees and predicts, without its dynamics."""
-    model = WorldModel.convolutional(
-        world.observation.features.shape,
-        **world.action_shape,
-        channels=config.channels,
-        blocks=config.blocks,
-        value_shape=(SUPPORT.num_atoms,),
-        key=key,
-    )
-    return Chain(model.encoder, model.prediction)
 
 
 def _perceptron(config: Config, world: World, *, key: PRNGKeyArray) -> ActorCritic:

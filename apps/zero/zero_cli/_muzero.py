@@ -71,7 +71,7 @@ def world_model(
         "projection_size": 4 * config.channels if config.consistency else None,
         "key": key,
     }
-    shared |= world.action_shape
+    shared["action_size" if world.is_continuous else "num_actions"] = world.num_actions
     if config.value_prefix:
         kind, shared["prefix_steps"] = PrefixWorldModel, config.value_prefix
     if config.memory:

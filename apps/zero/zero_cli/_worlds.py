@@ -42,13 +42,6 @@ class World:
         return known.action_size if self.is_continuous else known.num_actions
 
     @property
-    def action_shape(self) -> dict[str, Any]:
-        """The actions, as networks are told of them."""
-        if self.is_continuous:
-            return {"action_size": self.num_actions}
-        return {"num_actions": self.num_actions}
-
-    @property
     def is_continuous(self) -> bool:
         """Whether an action is a vector of numbers from -1 to 1."""
         return self.facts.actions == "continuous"

@@ -173,12 +173,13 @@ class Gtp(AbstractTimedCommand):
 
 
 @dataclasses.dataclass(frozen=True)
-class AbstractWatch(AbstractGameCommand):
-    """The command `watch` of an app, which says how its game is shown.
+class Watch(AbstractGameCommand):
+    """Watch a trained player alone, or against itself.
 
     In a terminal the board is updated in place. Elsewhere the boards are printed one after another.
     Where actions are no single numbers there is no board, and each step is a line. Of a player that
-    learned a model, what it had expected of each move is shown too.
+    learned a model, what it had expected of each move is shown too. Pictures that a terminal cannot
+    show become numbered files in the folder `watch` of the run.
     """
 
     max_moves: Count = MOST_MOVES
@@ -190,30 +191,17 @@ class AbstractWatch(AbstractGameCommand):
     save: pathlib.Path | None = None
     """Write the pictures into this file, which ends with .gif or .html, and show none."""
 
-    @abc.abstractmethod
-    def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
-        """How the game of a player is shown."""
-
     def __call__(self, app: App[Any]) -> None:
         check_path(self.save)
         trained, console = self.load(app), Console(highlight=False)
         actor = with_simulations(trained.player, self.simulations)
-        board = lambda: self.board(app, trained)
+        board = lambda: _board(app, trained, self.folder / "watch" / "{:04}.svg")
         shown = scenes(trained.loop.env, actor, board, self.max_moves, key=jr.key(self.seed))
         seconds = lambda scene: self.delay * (4 if scene.over else 1)
         frame = lambda scene: scene.frame(seconds(scene))
         with screen(console, Scene.draw, seconds, save=self.save, frame=frame) as show:
             for scene in shown:
                 show(scene)
-
-
-@dataclasses.dataclass(frozen=True)
-class Watch(AbstractWatch):
-    """Watch a trained player alone, or against itself. Pictures that a terminal cannot show become
-    numbered files in the folder `watch` of the run."""
-
-    def board(self, app: App[Any], trained: Trained[Any]) -> AbstractBoard:
-        return _board(app, trained, self.folder / "watch" / "{:04}.svg")
 
 
 def _check_timed(player: AbstractActor, *given: object) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int8, Key, PRNGKeyArray, PyTree
 from rich.console import RenderableType
 
-from zero_envs import AbstractEnvironment, Observation
+from zero_envs import AbstractEnvironment
 from zero_search import Plan, read_tree, SearchTree, Tree, TreeSearch
 from zero_train import AbstractActor, PlanningActor, RememberingCarry
 
@@ -188,11 +188,6 @@ class Game:
     def action(self) -> int | None:
         """The last move; `None` at the start."""
         return self.actions[-1] if self.actions else None
-
-    @property
-    def obs(self) -> Observation:
-        """The observation of the player to move."""
-        return _unbatched(self._episode.obs)
 
     @property
     def state(self) -> PyTree[Array]:

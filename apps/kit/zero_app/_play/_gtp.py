@@ -132,8 +132,8 @@ class GtpEngine:
             if not least <= len(arguments) <= most:
                 raise GtpError(SYNTAX)
             said = answer(*arguments)
-            if isinstance(said, str):
-                yield f"={identity} {said}".rstrip() + "\n\n"
+            if said is None or isinstance(said, str):
+                yield f"={identity} {said or ''}".rstrip() + "\n\n"
                 return
             yield f"={identity}\n"
             yield from (f"{line}\n" for line in said)
@@ -141,31 +141,27 @@ class GtpEngine:
         except (GtpError, NonFiniteError) as error:
             yield f"?{identity} {error}\n\n"
 
-    def _quit(self) -> str:
+    def _quit(self) -> None:
         self.running = False
-        return ""
 
     # ---- setting up
 
-    def _boardsize(self, size: str) -> str:
+    def _boardsize(self, size: str) -> None:
         if number(int, size) != self._record.size:
             raise GtpError("unacceptable size")
-        return ""
 
-    def _clear_board(self) -> str:
+    def _clear_board(self) -> None:
         self._games = [dataclasses.replace(self._games[0], handicap=0)]
         self._clocks = dict.fromkeys(self._board.sides, self._given or self._clock)
         self._own = None
-        return ""
 
-    def _komi(self, komi: str) -> str:
+    def _komi(self, komi: str) -> None:
         with refusing():
             said = komi_of(komi, self._record.size)
         self._games = [dataclasses.replace(game, komi=said) for game in self._games]
         known = self._record.komi
         if known not in (None, said):
             warn(f"The komi of {said:g} counts in the score, and the player plays for {known:g}.")
-        return ""
 
     def _fixed_handicap(self, said: str) -> str:
         stones = int(number(int, said))
@@ -180,13 +176,12 @@ class GtpEngine:
             raise GtpError("invalid number of stones")
         return self._fixed_handicap(str(min(stones, 9)))  # a program may place fewer
 
-    def _set_free_handicap(self, *names: str) -> str:
+    def _set_free_handicap(self, *names: str) -> None:
         with refusing():
             points = [self._board.action(name) for name in names]
         if self._pass in points or len({*points}) < len(points):
             raise GtpError("bad vertex list")
         self._place(points)
-        return ""
 
     def _place(self, points: list[int]) -> str:
         """Places the stones of a handicap, which one `undo` takes back, and names them."""
@@ -197,7 +192,7 @@ class GtpEngine:
         self._games.append(dataclasses.replace(game, handicap=len(points)))
         return " ".join(map(self._name, points))
 
-    def _loadsgf(self, path: str, move: str | None = None) -> str:
+    def _loadsgf(self, path: str, move: str | None = None) -> None:
         before = None if move is None else max(1, int(number(int, move)))
         try:
             text = "" if path == "-" else decode(read_whole(path))  # the input has the commands
@@ -210,9 +205,8 @@ class GtpEngine:
             warn(f"{ascii(path)[1:-1]} cannot be loaded: {reason(e)}.")
             raise GtpError(_OF_FILES["loadsgf"]) from e
         self._games = games
-        return ""
 
-    def _printsgf(self, path: str | None = None) -> str:
+    def _printsgf(self, path: str | None = None) -> str | None:
         text = write_record(self._games)
         if path in (None, "-"):
             return text
@@ -224,17 +218,16 @@ class GtpEngine:
             raise GtpError(_OF_FILES["printsgf"]) from e
         if there:  # a response would be something else than controllers expect
             warn(f"{path} was there, and has been written anew.")
-        return ""
+        return None
 
     # ---- the clock
 
-    def _time_settings(self, *times: str) -> str:
+    def _time_settings(self, *times: str) -> None:
         main, byo_yomi, stones = (seconds(time) for time in times)
         self._given = Clock.start(main, byo_yomi, int(stones))
         self._clocks = dict.fromkeys(self._board.sides, self._given or self._clock)
-        return ""
 
-    def _kgs_time_settings(self, system: str, *times: str) -> str:
+    def _kgs_time_settings(self, system: str, *times: str) -> None:
         counts = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}
         if counts.get(system) != len(times):
             raise GtpError(SYNTAX)
@@ -242,9 +235,9 @@ class GtpEngine:
         if system == "byoyomi":
             seconds(stones)  # periods, each of one move
             stones = "1"
-        return self._time_settings(main, byo_yomi, stones)
+        self._time_settings(main, byo_yomi, stones)
 
-    def _time_left(self, side: str, time: str, stones: str) -> str:
+    def _time_left(self, side: str, time: str, stones: str) -> None:
         mover, left, moves = colour(side), seconds(time), int(seconds(stones))
         clock = self._clocks[mover]
         if self._given is None and clock == self._clock:
@@ -252,11 +245,10 @@ class GtpEngine:
         # Without a limit some say that nothing is left.
         if left > 0 or moves > 0 or clock is not None:
             self._clocks[mover] = (clock or Clock(left)).told(left, moves)
-        return ""
 
     # ---- the game
 
-    def _play(self, side: str, move: str) -> str:
+    def _play(self, side: str, move: str) -> None:
         mover = colour(side)
         with refusing():
             action = self._board.action(move, mover == "black")
@@ -269,7 +261,6 @@ class GtpEngine:
             with refusing("illegal move"):
                 game = game.play(action)
         self._games.append(game)
-        return ""
 
     def _genmove(self, side: str) -> str:
         began = time.monotonic()
@@ -285,11 +276,10 @@ class GtpEngine:
         self._games.append(game if game.over else game.play(action))
         return self._name(action)
 
-    def _undo(self) -> str:
+    def _undo(self) -> None:
         if len(self._games) == 1:
             raise GtpError("cannot undo")
         self._games.pop()
-        return ""
 
     # ---- analysis
 

@@ -1,6 +1,7 @@
 """What an app is, and the report of one of its runs."""
 
 import abc
+import collections
 import dataclasses
 import functools
 import importlib.metadata
@@ -45,21 +46,12 @@ class AbstractCommand(abc.ABC):
         """Runs the command of an app, after JAX has started."""
 
 
-class CommandsByName(Mapping[str, type[AbstractCommand]]):
-    """Commands, each of which is imported when it is asked for. `where` has the place of the class
-    of each by its name, such as `zero_cli._list:List`; the commands of `others` are among them."""
-
-    def __init__(self, others: "CommandsByName | None" = None, /, **where: str):
-        self._where = {**(others._where if others else {}), **where}
+class CommandsByName(collections.UserDict[str, Any]):
+    """Commands, each of which is imported when it is asked for. `data` has the place of the class
+    of each by its name, such as `zero_cli._list:List`."""
 
     def __getitem__(self, name: str) -> type[AbstractCommand]:
-        return pkgutil.resolve_name(self._where[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._where)
-
-    def __len__(self) -> int:
-        return len(self._where)
+        return pkgutil.resolve_name(self.data[name])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,6 @@ from ._manifest import (
     name_of,
     read_manifest,
     spec,
-    specs,
     write_manifest,
 )
 
@@ -220,7 +219,7 @@ class Checkpoints:
                     f"{name_of(path)} of `like` is a {type(leaf).__name__}; give arrays or "
                     "jax.ShapeDtypeStructs."
                 )
-        check_leaves(folder, leaves, specs(like))
+        check_leaves(folder, leaves, [spec(name_of(path), leaf) for path, leaf in paths])
         targets = {_label(i): _target(leaf) for i, (_, leaf) in enumerate(paths) if leaf.size}
         try:
             arrays = _read(folder / _ARRAYS, targets)

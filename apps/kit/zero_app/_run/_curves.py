@@ -83,10 +83,9 @@ def training_charts(groups: Groups) -> Iterator[Chart]:
     for metric, heading in _TRAINING.items():
         timed = metric == "positions_per_second"
         caption = "Collected while also learning." if timed else ""
+        logged = lambda run, timed=timed: run.timings if timed else run.metrics
         series = {
-            name: _middle(
-                [curve(run.timings if timed else run.metrics, metric, name) for run in runs]
-            )
+            name: _middle([curve(logged(run), metric, name) for run in runs])
             for name, runs in groups.items()
         }
         caption = " ".join(filter(None, [caption, _MIDDLE if several else ""]))

@@ -116,11 +116,11 @@ def network_alone(
     files: RunFiles,
     *,
     players: int | None = None,
-    games: int = 200,
 ) -> Evaluate:
     """The `evaluation` of an app whose agent searches a tree: the strength of its network without a
-    search, see [`zero_app.measure`][]. Every evaluation has the same openings and the same
-    randomness. Without `players` it counts them."""
+    search, see [`zero_app.measure`][], in as many games as the field `games` of the configuration
+    says, or in 200. Every evaluation has the same openings and the same randomness. Without
+    `players` it counts them."""
     del files
     if players is None:
         players = num_players(loop.env)
@@ -133,7 +133,7 @@ def network_alone(
             loop.env,
             actor,
             players=players,
-            games=games,
+            games=getattr(config, "games", 200),
             max_moves=getattr(config, "max_moves", MOST_MOVES),
             key=key,
             mesh=loop.mesh,

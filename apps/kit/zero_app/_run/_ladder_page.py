@@ -33,22 +33,13 @@ def ladder_page(run: StoredRun) -> tuple[dict[str, str], list[str]]:
         value_loss="Half the squared error of the predicted outcome.",
         value_error="Mean distance between the predicted value and its target, from -1 to 1.",
     )
+    one_ladder = "Past players on one ladder; bars are 95 % intervals."
+    draws = "A draw is half a win; bars are 95 % confidence intervals."
+    found = [curve(rows, SCORE.name, name, error=SCORE.bars) for name, rows in scores.items()]
     strength = charts(
         "Strength",
-        chart(
-            run,
-            "Elo",
-            "Past players on one ladder; bars are 95 % intervals.",
-            curve(past, "elo", error="se"),
-            levels=levels,
-        ),
-        chart(
-            run,
-            "Score against fixed opponents",
-            "A draw is half a win; bars are 95 % confidence intervals.",
-            *(curve(rows, SCORE.name, name, error=SCORE.bars) for name, rows in scores.items()),
-            percent=True,
-        ),
+        chart(run, "Elo", one_ladder, curve(past, "elo", error="se"), levels=levels),
+        chart(run, "Score against fixed opponents", draws, *found, percent=True),
     )
     names = ("opponent", "simulations", "games", "wins", "draws", "losses")
     last = last_evaluation(

@@ -1,6 +1,7 @@
 """The lock of a run folder: one process trains there at a time."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -14,12 +15,6 @@ from typing import Any
 
 from ._disk import opened, read_whole
 from ._lines import parsed, RunError
-
-
-try:
-    import fcntl
-except ImportError:  # on Windows
-    fcntl = None
 
 
 #: The name of its file.
@@ -179,8 +174,6 @@ def _machine() -> str:
 
 def _locked(file: Any) -> bool | None:
     """Whether the system locked the file for this process; `None` where it locks none there."""
-    if fcntl is None:
-        return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):

@@ -99,13 +99,6 @@ def spec(path: str, leaf: Any) -> dict[str, Any]:
     return {"path": path, "shape": list(leaf.shape), "dtype": str(leaf.dtype)}
 
 
-def specs(tree: Any) -> list[dict[str, Any]]:
-    """The `spec` of every leaf of a tree."""
-    return [
-        spec(name_of(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-    ]
-
-
 def name_of(path: tuple[Any, ...]) -> str:
     """What messages and manifests call a leaf."""
     return jax.tree_util.keystr(path) or "the state"

@@ -346,75 +346,46 @@ def progress(run: StoredRun) -> dict[str, str]:
 
 def speed(run: StoredRun) -> str:
     """A section of charts of the speed of a run, and of the memory that it takes."""
-    memory = [
-        curve(run.timings, name, label, scale=1e-9)
-        for name, label in (("host_bytes", "host"), ("device_bytes", "devices"))
+    draw = lambda heading, caption, *series: chart(run, heading, caption, *series, from_zero=True)
+    moves, games = (curve(run.timings, f"{what}_per_second") for what in ("positions", "games"))
+    parts = [
+        draw("Positions a second", "Collected while also learning.", moves),
+        draw("Games a second", "Finished while also learning.", games),
     ]
-    measured = [one for one in memory if one.x]
-    return charts(
-        "Speed and memory",
-        *(
-            chart(run, heading, caption, curve(run.timings, name), from_zero=True)
-            for heading, caption, name in (
-                ("Positions a second", "Collected while also learning.", "positions_per_second"),
-                ("Games a second", "Finished while also learning.", "games_per_second"),
-            )
-        ),
-        chart(
-            run,
-            "Memory",
-            "In GB: the process's own on the host, and what is in use on its devices.",
-            *measured,
-            from_zero=True,
-        )
-        if measured
-        else "",
-    )
+    kinds = (("host_bytes", "host"), ("device_bytes", "devices"))
+    memory = [curve(run.timings, name, label, scale=1e-9) for name, label in kinds]
+    if measured := [one for one in memory if one.x]:
+        about = "In GB: the process's own on the host, and what is in use on its devices."
+        parts.append(draw("Memory", about, *measured))
+    return charts("Speed and memory", *parts)
 
 
 def optimisation(run: StoredRun) -> str:
     """A section of charts of the optimiser; empty where nothing of it was logged."""
-    named = lambda word: sorted({name for row in run.metrics for name in row if word in name})
-    short = lambda name, word: name.replace(word, "").strip("_").replace("_", " ")
-    return charts(
-        "Optimisation",
-        *(
-            chart(
-                run,
-                heading,
-                caption,
-                *(curve(run.metrics, name, short(name, word)) for name in named(word)),
-                from_zero=True,
-            )
-            for heading, caption, word in (
-                ("Gradient norm", "Of all parameters, before it is clipped.", "gradient_norm"),
-                ("Learning rate", "Of the last update of a step.", "learning_rate"),
-            )
-            if named(word)
-        ),
-    )
+    logged, parts = sorted({name for row in run.metrics for name in row}), []
+    for word, heading, caption in (
+        ("gradient_norm", "Gradient norm", "Of all parameters, before it is clipped."),
+        ("learning_rate", "Learning rate", "Of the last update of a step."),
+    ):
+        short = lambda name, word=word: name.replace(word, "").strip("_").replace("_", " ")
+        series = [curve(run.metrics, name, short(name)) for name in logged if word in name]
+        if series:
+            parts.append(chart(run, heading, caption, *series, from_zero=True))
+    return charts("Optimisation", *parts)
 
 
 def imitation(run: StoredRun, *, value_loss: str, value_error: str) -> str:
     """A section of charts of the metrics of [`zero_train.ExpertIteration`][], with the captions of
     two of them."""
+    loss = "Cross-entropy to the plan, in nats; its floor is the plan's own entropy."
+    entropy = "How undecided the network is about the next move, in nats."
+    of = lambda name, label="": curve(run.metrics, name, label)
     return charts(
         "Learning",
-        chart(
-            run,
-            "Policy loss",
-            "Cross-entropy to the plan, in nats; its floor is the plan's own entropy.",
-            curve(run.metrics, "policy_loss", "loss"),
-            curve(run.metrics, "target_entropy", "floor"),
-        ),
-        chart(run, "Value loss", value_loss, curve(run.metrics, "value_loss")),
-        chart(
-            run,
-            "Policy entropy",
-            "How undecided the network is about the next move, in nats.",
-            curve(run.metrics, "policy_entropy"),
-        ),
-        chart(run, "Value error", value_error, curve(run.metrics, "value_error")),
+        chart(run, "Policy loss", loss, of("policy_loss", "loss"), of("target_entropy", "floor")),
+        chart(run, "Value loss", value_loss, of("value_loss")),
+        chart(run, "Policy entropy", entropy, of("policy_entropy")),
+        chart(run, "Value error", value_error, of("value_error")),
     )
 
 

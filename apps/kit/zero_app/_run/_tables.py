@@ -73,21 +73,11 @@ class Table:
         """A table for the package booktabs."""
         mark = lambda cell: "".join(_LATEX.get(character, character) for character in as_line(cell))
         line = lambda cells: f"{' & '.join(map(mark, cells))} \\\\"
-        return "\n".join(
-            [
-                "\\begin{table}",
-                "\\centering",
-                f"\\caption{{{mark(' '.join(filter(None, [f'{self.title}.', self.note])))}}}",
-                f"\\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
-                "\\toprule",
-                line(self.header),
-                "\\midrule",
-                *map(line, self.rows),
-                "\\bottomrule",
-                "\\end{tabular}",
-                "\\end{table}\n",
-            ]
-        )
+        caption = mark(" ".join(filter(None, [f"{self.title}.", self.note])))
+        top = ["\\begin{table}", "\\centering", f"\\caption{{{caption}}}"]
+        top += [f"\\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", "\\toprule"]
+        rows = [line(self.header), "\\midrule", *map(line, self.rows)]
+        return "\n".join([*top, *rows, "\\bottomrule", "\\end{tabular}", "\\end{table}\n"])
 
 
 def as_document(tables: Sequence[Table], ending: str) -> str:

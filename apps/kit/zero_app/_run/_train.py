@@ -389,14 +389,10 @@ class _Record:
 
     def keep(self, result: EvaluationResult) -> None:
         """Writes the lines of an evaluation."""
-        episodes = [
-            {
-                **identifying(row),
-                "positions": self._totals["positions"],
-                **{name: values[:_MOST_EPISODES] for name, values in each.items()},
-            }
-            for row, each in zip(result.rows, result.episodes, strict=bool(result.episodes))
-        ]
+        known = {"positions": self._totals["positions"]}
+        cut = lambda each: {name: values[:_MOST_EPISODES] for name, values in each.items()}
+        pairs = zip(result.rows, result.episodes, strict=bool(result.episodes))
+        episodes = [identifying(row) | known | cut(each) for row, each in pairs]
         self._folder.log_evaluation(self.done, *result.rows, episodes=episodes)
         self._evaluated = self.done
         self.evaluation_seconds = time.monotonic() - self._evaluation_began
@@ -430,12 +426,8 @@ class _Record:
     def _save(self, store: Checkpoints, state: PyTree[Array], **about: Any) -> None:
         if self.done > self._saved[store]:
             config = {k: v for k, v in self._folder.config.items() if k not in MAY_DIFFER}
-            store.save(
-                self.done,
-                state,
-                about={"run": self._folder.run, "config": config, **about},
-                wait=False,
-            )
+            about |= {"run": self._folder.run, "config": config}
+            store.save(self.done, state, about=about, wait=False)
             self._saved[store] = self.done
 
     def _player_of(self, step: int) -> AbstractActor:
