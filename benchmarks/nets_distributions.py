@@ -85,12 +85,7 @@ def pairs() -> Iterator[Pair]:
         lambda loc, scale, key: _ours(zero_nets.Gaussian(loc, scale), key),
         _written_out,
     )
-    yield (
-        "TanhGaussian",
-        "distreqx",
-        _squashed,
-        _squashed_peer,
-    )
+    yield ("TanhGaussian", "distreqx", _squashed, _squashed_peer)
     yield (
         "TanhGaussian.entropy",
         "one sample",

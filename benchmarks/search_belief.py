@@ -24,12 +24,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from _turns import ratio, take_turns
 
-from zero_search import (
-    AbstractHiddenModel,
-    BeliefModel,
-    Hindsight,
-    TreeSearch,
-)
+from zero_search import AbstractHiddenModel, BeliefModel, Hindsight, TreeSearch
 
 
 SIDE, MINES = 10, 10

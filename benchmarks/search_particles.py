@@ -28,10 +28,7 @@ from _turns import ratio, take_turns
 from jaxtyping import PRNGKeyArray
 
 from zero_nets import TanhGaussian
-from zero_search import (
-    AbstractProposalModel,
-    ParticleSearch,
-)
+from zero_search import AbstractProposalModel, ParticleSearch
 
 
 class Pendulum(AbstractProposalModel[jax.Array]):

@@ -181,12 +181,7 @@ def positions(model: Any, batch: int) -> Any:
 
 
 def ours(
-    policy: str,
-    simulations: int,
-    *,
-    tree: bool = False,
-    search: Any = zero_search,
-    **options: Any,
+    policy: str, simulations: int, *, tree: bool = False, search: Any = zero_search, **options: Any
 ) -> Callable:
     """`(model, state, key) -> weights` of this library, or the whole tree."""
     if policy == "gumbel":

@@ -294,10 +294,7 @@ CALLS: list[tuple[Any, str]] = [
     (lambda: TRAIN.score_interval(POINTS, z=1e200), r"score_interval\(z=.*1e\+200.*0 to 100"),
     (lambda: TRAIN.fit_elo(np.eye(2), np.eye(2), anchor=0.5), r"anchor=0.5"),
     (lambda: TRAIN.fit_elo(np.zeros((2, 2)), np.zeros((2, 2)), prior="1"), "prior='1'"),
-    (
-        lambda: TRAIN.fit_elo(np.zeros((2, 2)), np.zeros((3, 3))),
-        r"\[2, 2\] and games \[3, 3\]",
-    ),
+    (lambda: TRAIN.fit_elo(np.zeros((2, 2)), np.zeros((3, 3))), r"\[2, 2\] and games \[3, 3\]"),
     (lambda: TRAIN.fit_elo(np.zeros((2, 3)), np.zeros((2, 3))), "two tables of actors by actors"),
     (lambda: TRAIN.normalise_scores({"x": POINTS}, minimum=np.zeros(3)), "each of the 2 tasks"),
     (lambda: TRAIN.probability_of_improvement([1.0], [2.0]), r"scores of shape \(1,\)"),

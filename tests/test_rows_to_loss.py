@@ -148,11 +148,7 @@ def mpo(net: Any, target: Any, rows: Rows, counts: Array) -> Array:
             lambda_=0.9,
         )
         improve = lambda *args: mpo_categorical_loss(
-            *args,
-            temperature=net.temperature,
-            alpha=net.alpha,
-            epsilon=0.1,
-            epsilon_policy=0.05,
+            *args, temperature=net.temperature, alpha=net.alpha, epsilon=0.1, epsilon_policy=0.05
         )[0]
         loss = jax.vmap(improve)(logits, target_logits, jax.lax.stop_gradient(target_q))
         return loss, jnp.square(pick(qvalues, rows.action) - goal)

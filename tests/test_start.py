@@ -120,10 +120,7 @@ def test_runs_are_compared_and_reported_without_jax(tmp_path, app):
         config = dataclasses.replace(APPS[app].presets["tiny"], evaluate_every=seed + 1)
         metrics = [{"step": n, "loss": 1 / n, "learning_rate": 0.1} for n in (1, 2)]
         measured = {"episodes": 4, "return_mean": 2.0 + seed, "return_se": 0.5}
-        files = {
-            "config.json": [dataclasses.asdict(config)],
-            "metrics.jsonl": metrics,
-        }
+        files = {"config.json": [dataclasses.asdict(config)], "metrics.jsonl": metrics}
         if app == "spo":
             files["evaluations.jsonl"] = [{"step": n} | measured for n in (1, 2)]
         (tmp_path / name).mkdir()

@@ -12,12 +12,7 @@ from . import workspace
 
 @pytest.mark.parametrize(
     "app",
-    [
-        zero_othello,
-        zero_monsters,
-        zero_spo,
-        pytest.param(zero_minesweeper, marks=pytest.mark.slow),
-    ],
+    [zero_othello, zero_monsters, zero_spo, pytest.param(zero_minesweeper, marks=pytest.mark.slow)],
     ids=lambda app: app.__name__,
 )
 def test_the_program_of_a_tutorial(app):

@@ -3,11 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
-from zero_app import (
-    AbstractBoard,
-    Page,
-    Service,
-)
+from zero_app import AbstractBoard, Page, Service
 from zero_envs import PgxEnvironment
 from zero_search import TreeSearch
 from zero_train import EnvironmentModel, PlanningActor

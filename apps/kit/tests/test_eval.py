@@ -11,15 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
-from zero_app import (
-    AbstractConfig,
-    App,
-    run,
-    save_player,
-    sentence,
-    Trained,
-    UsageError,
-)
+from zero_app import AbstractConfig, App, run, save_player, sentence, Trained, UsageError
 from zero_envs.testing import Corridor, Nim
 from zero_search import Hindsight, TreeSearch
 from zero_train import EnvironmentModel, PolicyActor
@@ -199,10 +191,7 @@ def test_a_trained_opponent_plays_in_the_environment_of_the_player(asked):
         ),
         (["corridor", "--opponent", "perfect"], "has one player; leave --opponent out."),
         (["corridor", "--opening-plies", "4"], "has one player; leave --opening-plies out."),
-        (
-            ["guesses", "--simulations", "4"],
-            "guesses has none to set; leave --simulations out.",
-        ),
+        (["guesses", "--simulations", "4"], "guesses has none to set; leave --simulations out."),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_one_line(asked, words, message):

@@ -14,18 +14,8 @@ import time
 import pytest
 from starlette.testclient import TestClient
 
-from zero_app import (
-    AbstractServe,
-    Question,
-    UsageError,
-)
-from zero_app._play._http import (
-    addresses,
-    application,
-    BURST,
-    Rate,
-    server,
-)
+from zero_app import AbstractServe, Question, UsageError
+from zero_app._play._http import addresses, application, BURST, Rate, server
 
 from .noughts import asked, JSON, prefers_low_cells, service_of, URL
 

@@ -178,11 +178,7 @@ def test_another_configuration_names_the_keys(tmp_path):
     del other["extra"]
     with pytest.raises(RunError) as info:
         RunFolder.create(tmp_path, other, resume=True)
-    for part in (
-        "extra absent (stored: null)",
-        "new true (stored: absent)",
-        "seed 1 (stored: 0)",
-    ):
+    for part in ("extra absent (stored: null)", "new true (stored: absent)", "seed 1 (stored: 0)"):
         assert part in str(info.value)
     assert "rate" not in str(info.value)
     # A key that came later says what it was before.

@@ -99,11 +99,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is(go, built, tmp_pat
     (tmp_path / "seeds" / "seed-1" / "mine.txt").write_text("")
     for out, words, said in (
         ("new", ["--seeds", "1", "0", "1"], "--seeds 1 0 1 was given; give each seed once."),
-        (
-            "new",
-            ["--seeds", "0"],
-            "--seeds 0 was given; give how many, at most 1000, or several.",
-        ),
+        ("new", ["--seeds", "0"], "--seeds 0 was given; give how many, at most 1000, or several."),
         ("run", ["--seeds", "2"], "run holds a run; give --seeds another --out"),
         ("new", ["--seeds", "1001"], "--seeds 1001 was given; give how many, at most 1000"),
         ("new", ["--seeds", "0", "-1"], "--seed -1 was given; give 0 to 4294967295"),

@@ -6,11 +6,7 @@ import jax.numpy as jnp
 import pytest
 from starlette.testclient import TestClient
 
-from zero_app._play._http import (
-    application,
-    MAX_BODY,
-    MAX_SAVED,
-)
+from zero_app._play._http import application, MAX_BODY, MAX_SAVED
 from zero_app._play._service import MAX_MOVES
 
 from .noughts import asked, DRAWN, JSON, prefers_low_cells, service_of, TRACES, URL, WON

@@ -9,14 +9,7 @@ import jax.numpy as jnp
 import pytest
 from tensorboardX.proto import event_pb2
 
-from zero_app import (
-    BackgroundSink,
-    MlflowSink,
-    RunError,
-    TensorBoardSink,
-    UsageError,
-    WandbSink,
-)
+from zero_app import BackgroundSink, MlflowSink, RunError, TensorBoardSink, UsageError, WandbSink
 
 
 _Event = event_pb2.__dict__["Event"]  # made at import; type checkers do not see it

@@ -10,10 +10,7 @@ from zero_monsters._config import Config
 @pytest.mark.parametrize(
     "words, message",
     [
-        (
-            ["trian"],
-            "no command is called 'trian'; choose one of train, sweep, plan, eval, watch,",
-        ),
+        (["trian"], "no command is called 'trian'; choose one of train, sweep, plan, eval, watch,"),
         (["train", "--preset", "slow"], "--preset slow is unknown; choose one of tiny, default,"),
         (["train", "--envs", "many"], "--envs many was given; give a whole number."),
         (["train", "--simulation", "8"], "--simulation is no flag of monsters train; did you"),

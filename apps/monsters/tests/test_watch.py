@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shutil
+import types
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_app import load
+from zero_app import load, Moment
 from zero_envs import Monsters, MonstersState
 from zero_monsters import _watch
 from zero_monsters._app import APP
@@ -140,14 +141,14 @@ def test_scenes_follow_the_rules(tiny_run, oracle_of):
         scenes = list(_watch._scenes(oracle_of(env), actor, trained.config, key))
         *before, last = scenes
         for now, then in zip(before, scenes[1:], strict=True):
-            after, legal = moved(now.state, jnp.int32(now.action))
-            assert then.state.pieces[0] in (int(after.pieces[0]), -1)
-            assert int(then.state.time) == int(now.state.time) + 1
-            assert now.gained == 0 and now.end is None
+            after, legal = moved(now.now.state, jnp.int32(now.now.action))
+            assert then.now.state.pieces[0] in (int(after.pieces[0]), -1)
+            assert int(then.now.state.time) == int(now.now.state.time) + 1
+            assert now.now.gained == 0 and now.end is None
             np.testing.assert_array_equal(now.exact > -np.inf, legal)
-        over = bool(last.state.over)
+        over = bool(last.now.state.over)
         assert last.end is not None
-        assert last.gained == (0 if not over else 1 if last.end.startswith("won") else -1)
+        assert last.now.gained == (0 if not over else 1 if last.end.startswith("won") else -1)
         assert over or len(before) == 32
 
 
@@ -175,12 +176,11 @@ def state_of(pieces, held=0) -> MonstersState:
 
 
 def scene_of(state: MonstersState) -> Scene:
+    record = types.SimpleNamespace(value=np.float32(0.4))
+    now = Moment(Monsters(), state, 0, 0.0, 0.0, np.asarray(3, np.int32), record)
     return Scene(
         env=Monsters(),
-        state=state,
-        gained=0.0,
-        action=3,
-        value=0.4,
+        now=now,
         shares=np.asarray([0.1, 0.0, 0.2, 0.7, 0.0]),
         qvalues=np.asarray([-0.4, np.nan, 0.6, 0.7, np.nan]),
         exact=np.asarray([-0.2, -0.5, 0.9, 0.5, -np.inf]),

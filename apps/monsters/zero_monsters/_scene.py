@@ -9,6 +9,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from zero_app import Moment
 from zero_envs import Monsters, MonstersState
 
 
@@ -35,10 +36,8 @@ class Scene:
 
     **Attributes:**
 
-    - `env`, `state`: the environment and its state.
-    - `gained`: the sum of the rewards so far.
-    - `action`: the action that is played.
-    - `value`: the player's value of the state.
+    - `env`: the environment.
+    - `now`: the decision, or the end.
     - `shares`: the fraction of the simulations that began with each action, or the network's
         policy.
     - `qvalues`: the plan's Q-values, NaN for unvisited actions; `None` for a network without a
@@ -49,10 +48,7 @@ class Scene:
     """
 
     env: Monsters
-    state: MonstersState
-    gained: float
-    action: int
-    value: float
+    now: Moment
     shares: Float[np.ndarray, " actions"]
     qvalues: Float[np.ndarray, " actions"] | None
     exact: Float[np.ndarray, " actions"]
@@ -61,14 +57,14 @@ class Scene:
     @property
     def regret(self) -> float:
         """The difference between the exact values of the best action and of the played one."""
-        return float(np.max(self.exact) - self.exact[self.action])
+        return float(np.max(self.exact) - self.exact[self.now.action])
 
 
 def draw(scene: Scene, *, width: int, height: int, plain: bool) -> RenderableType:
     """The board and the plan: beside the board if the terminal is wide enough, otherwise below it.
     If it has too few lines, the board is drawn with letters. A `plain` drawing has no colours, and
     that of the end of an episode no plan."""
-    letters = scene.env.text(scene.state)
+    letters = scene.env.text(scene.now.state)
     if plain:
         return Group(letters, *([] if scene.end else [_decision(scene, plain)]), "")
     said, decision = _headline(scene), _decision(scene, plain)
@@ -93,8 +89,8 @@ def ending(state: MonstersState) -> str:
 
 
 def _headline(scene: Scene) -> Text:
-    step = f"step {int(scene.state.time)}, return {scene.gained:+g}"
-    said, style = f"holds {_HELD[int(scene.state.held)]}", ""
+    step = f"step {int(scene.now.state.time)}, return {scene.now.gained:+g}"
+    said, style = f"holds {_HELD[int(scene.now.state.held)]}", ""
     if scene.end is not None:
         said, style = scene.end, "bold green" if scene.end.startswith("won") else "bold red"
     return Text.assemble((step, "bold"), "\n", (said, style))
@@ -113,7 +109,7 @@ def _decision(scene: Scene, plain: bool) -> RenderableType:
     table.add_row("", "", Text(scale, "dim"), *map(Text, heads, (_PLAN, _EXACT, "dim")))
     best = float(np.max(scene.exact))
     for action, (name, exact) in enumerate(zip(MOVES, scene.exact.tolist(), strict=True)):
-        played = action == scene.action
+        played = action == int(scene.now.action)
         mark, style = ((">" if plain else "\u25b6") if played else "", "bold" if played else "")
         if exact == -np.inf:
             table.add_row(mark, Text(name, "dim"), Text("wall", "dim"))
@@ -133,8 +129,8 @@ def _decision(scene: Scene, plain: bool) -> RenderableType:
     if scene.regret >= _NOTHING:
         better = MOVES[int(np.argmax(scene.exact))]
         cost, style = f"loses {scene.regret:.3f}; best is {better}", "red"
-    value = Text(f"value {scene.value:+z.2f}, exactly {best:+z.2f}")
-    return Group(table, "", value, Text(f"{MOVES[scene.action]}: {cost}", style))
+    value = Text(f"value {float(scene.now.record.value):+z.2f}, exactly {best:+z.2f}")
+    return Group(table, "", value, Text(f"{MOVES[int(scene.now.action)]}: {cost}", style))
 
 
 def _bar(value: float, exact: float | None, lowest: int, plain: bool) -> Text:
@@ -162,7 +158,7 @@ def _bar(value: float, exact: float | None, lowest: int, plain: bool) -> Text:
 def _board(scene: Scene) -> Text:
     side = scene.env.size - 2
     here: dict[int, list[int]] = {}
-    for piece, cell in enumerate(np.asarray(scene.state.pieces).tolist()):
+    for piece, cell in enumerate(np.asarray(scene.now.state.pieces).tolist()):
         here.setdefault(cell, []).append(piece)
     wall = lambda columns: Text(" " * columns, Style(bgcolor=_WALL))
     lines = [wall(side * _CELL + 4)]

@@ -57,7 +57,7 @@ class Watch(AbstractPlannedCommand):
                 for scene in _scenes(oracle, actor, trained.config, key):
                     show(scene)
                     scenes.append(scene)
-                won += scenes[-1].gained > 0
+                won += scenes[-1].now.gained > 0
                 lost = sum(scene.regret for scene in scenes[:-1])
                 console.print(f"episode {episode + 1}: {scenes[-1].end}; its moves lost {lost:.3f}")
         console.print(f"{won} of {self.episodes} won")
@@ -94,14 +94,4 @@ def _scenes(
             exact = oracle.qvalues(one, gamma=gamma, step_penalty=config.step_penalty)[0]
         else:
             end = ending(now.state) if now.state.over else f"not over after {NUM_STEPS} steps"
-        yield Scene(
-            env=oracle.env,
-            state=now.state,
-            gained=now.gained,
-            action=int(now.action),
-            value=float(now.record.value),
-            shares=shares,
-            qvalues=qvalues,
-            exact=exact,
-            end=end,
-        )
+        yield Scene(oracle.env, now, shares, qvalues, exact, end)

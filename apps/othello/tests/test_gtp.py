@@ -230,10 +230,7 @@ def test_every_answer_is_flushed_and_stray_bytes_are_only_a_syntax_error():
     stdin = io.TextIOWrapper(io.BytesIO(b"1 play b \xff\xfe\n2 name\n"), encoding="utf-8")
     stdout = Pipe()
     serve(stdin, stdout)
-    assert stdout.seen == [
-        "?1 syntax error\n\n",
-        "?1 syntax error\n\n=2 zero-othello\n\n",
-    ]
+    assert stdout.seen == ["?1 syntax error\n\n", "?1 syntax error\n\n=2 zero-othello\n\n"]
 
 
 def lines_of(answer: list[str]) -> list[dict[str, dict[str, str]]]:

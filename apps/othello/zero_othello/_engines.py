@@ -10,20 +10,17 @@ import numpy as np
 from jaxtyping import Array, Int, Int32, Key, PyTree
 
 from zero_app import HostActor, uct
-from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
+from zero_envs import AbstractDiscreteEnvironment, Observation
 from zero_search import sample_action
-from zero_train import AbstractActor, RandomActor
+from zero_train import AbstractActor, AbstractReflexActor, RandomActor
 
 
-_QUADRANT = np.array(
-    [
-        [100, -20, 10, 5],
-        [-20, -50, -2, -2],
-        [10, -2, -1, -1],
-        [5, -2, -1, -1],
-    ],
-    np.int32,
-)
+_QUADRANT = np.array([
+    [100, -20, 10, 5],
+    [-20, -50, -2, -2],
+    [10, -2, -1, -1],
+    [5, -2, -1, -1],
+], np.int32)  # fmt: skip
 
 #: The square weights of `positional`, from van Eck and van Wezel, "Application of reinforcement
 #: learning to the game of Othello", Computers & Operations Research 35, 2008. Corners can never be
@@ -33,7 +30,7 @@ SQUARE_WEIGHTS = np.block(
 )
 
 
-class SquareActor(AbstractActor[None]):
+class SquareActor(AbstractReflexActor):
     """Maximises the sum of the square weights of its discs minus the opponent's after one ply.
 
     With equal weights it plays the move that flips the most discs: `f` flips change the sum by
@@ -59,9 +56,6 @@ class SquareActor(AbstractActor[None]):
 
         return jax.vmap(after)(jnp.arange(self.env.num_actions, dtype=jnp.int32))
 
-    def init(self, state: PyTree[Array]) -> None:
-        del state
-
     def act(
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], None, None]:
@@ -71,11 +65,6 @@ class SquareActor(AbstractActor[None]):
         scores = jnp.where(obs.legal, scores, jnp.iinfo(jnp.int32).min)
         best = scores == jnp.max(scores, axis=-1, keepdims=True)
         return sample_action(best.astype(jnp.float32), 1.0, key=key), None, None
-
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, action, next_state, transition
 
 
 def opponent(name: str, env: Any) -> AbstractActor:

@@ -18,10 +18,7 @@ REFERENCE = ["train", "--preset", "reference"]
             ["trian"],
             "no command is called 'trian'; choose one of train, sweep, eval, watch, compare,",
         ),
-        (
-            ["train", "--env", "pendulm"],
-            "no such environment. Did you mean pendulum",
-        ),
+        (["train", "--env", "pendulm"], "no such environment. Did you mean pendulum"),
         (
             ["train", "--env", "chess"],
             "monsters, othello, pendulum, pgx/NAME, playground/NAME, rocksample",

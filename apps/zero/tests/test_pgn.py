@@ -35,10 +35,7 @@ SPELLED = [
     ("1 e4 a6 2 e5 d5 3 exd6 e.p. Nf6 4 dxc7 g6 5 cxb8Q Bg7 6 Nf3 0-0 7 Be2 h6 8 0-0", 15),
     ("1. e2-e4 a7-a6 2. e4-e5 d7-d5 3. e5:d6 Ng8-f6! 4. d6xc7 g7-g6 5. c7xb8=Q+ Bf8g7", 10),
     ("1. e4 a6 2. e5 d5 3. exd6e.p.!? N8f6 4. dxc7# g6 5. c7b8q Bfg7 6. N1f3 o-o", 12),
-    (
-        "\ufeff% a (\r\n1.\r\ne4 ; ends ) here\r\n1... a6 $1 $255 !? 2. 1\u2026 1/2-1/2 2. e5",
-        2,
-    ),
+    ("\ufeff% a (\r\n1.\r\ne4 ; ends ) here\r\n1... a6 $1 $255 !? 2. 1\u2026 1/2-1/2 2. e5", 2),
     ("1. e4 {a (1. d4) 1-0} (1. d4 (1. c4 {)} e5) d5 1-0 ; )\n) 1... a6 1-0", 2),
     # As ChessBase, and books, print them.
     (
@@ -65,10 +62,7 @@ SPELLED = [
     # Of the first game only; positions of later ones do not matter.
     ('[Event "1"]\n\n1. e4 a6 *\n\n[SetUp "1"]\n[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n*', 2),
     ('1. e4 a6\n\n[SetUp "1"]\n[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n*', 2),
-    (
-        '[Event "the "big" one"] [White "\\"b [c]"]\n[SetUp "0"]\n\n1. e4 a6\n\n[Event "2"] 1. d4',
-        2,
-    ),
+    ('[Event "the "big" one"] [White "\\"b [c]"]\n[SetUp "0"]\n\n1. e4 a6\n\n[Event "2"] 1. d4', 2),
 ]
 WRONG = {
     '[Variant "Antichess"]\n\n1. e3 b5 *': "this is a game of Antichess, by its tag Variant; give "

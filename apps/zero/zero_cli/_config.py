@@ -315,7 +315,7 @@ _HOUR: dict[str, Any] = {
 }
 _NIGHT: dict[str, Any] = _HOUR | {"steps": 5600, "blocks": 4, "channels": 64}
 _LONGER: dict[tuple[str, Agent], dict[str, dict[str, Any]]] = {
-    ("pgx/connect_four", "alphazero"): {"hour": _HOUR, "night": _NIGHT},
+    ("pgx/connect_four", "alphazero"): {"hour": _HOUR, "night": _NIGHT}
 }
 
 

@@ -197,7 +197,7 @@ BROKEN = {
     ),
     "structure": (
         Discrete(step_fn=_returning(lambda s, t: (s | {"new": s["t"]}, t))),
-        "changes the state's structure",
+        "step returns the structure .* and init .*; both must agree",
     ),
     "dtype": (
         Discrete(step_fn=_returning(lambda s, t: ({"t": s["t"].astype(jnp.int16)}, t))),
@@ -226,9 +226,7 @@ BROKEN = {
         r"mask is bool\[6\]; it must be bool\[5\]",
     ),
     "stuck component": (
-        Factored(
-            legal_fn=lambda t: jnp.stack([t >= 0, t >= 0, t != 2, t != 2, t < 0]),
-        ),
+        Factored(legal_fn=lambda t: jnp.stack([t >= 0, t >= 0, t != 2, t != 2, t < 0])),
         "step 1: a state that is not final has no legal action",
     ),
     "continuous mask": (Continuous(legal=jnp.ones(2, jnp.bool_)), "must be None"),
@@ -342,7 +340,7 @@ def test_the_unbroken_ones_pass(env):
             Discrete(init_fn=lambda key, size: size),
             "missing 1 required positional argument: 'size'",
         ),
-        (Discrete(init_fn=lambda key: {}["a"]), "test_check.py, line 345: KeyError: 'a'"),
+        (Discrete(init_fn=lambda key: {}["a"]), "test_check.py, line 343: KeyError: 'a'"),
     ],
 )
 def test_shapes_alone_are_checked_without_running(env, message, monkeypatch):

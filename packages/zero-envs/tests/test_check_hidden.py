@@ -120,7 +120,7 @@ BROKEN = {
     "num_signals": (Coin(num_signals=0), "num_signals is 0; it must be a Python int"),
     "structure": (
         _drawing(lambda s: {"coin": s["coin"]}),
-        "resample changes the state's structure",
+        "resample returns the structure .* and init .*; both must agree",
     ),
     "dtype": (
         _drawing(lambda s: s | {"coin": s["coin"].astype(jnp.int8)}),

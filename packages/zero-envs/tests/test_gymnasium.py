@@ -197,10 +197,7 @@ def test_actions_are_those_of_the_simulator():
     [
         ({"seen": spaces.Text(3)}, "a part of its observation is a Text"),
         ({"seen": spaces.Dict({})}, "its observation is empty"),
-        (
-            {"seen": spaces.Box(0, 255, (4, 9, 9, 3), np.uint8)},
-            r"of shape \[4, 9, 9, 3\]; thr",
-        ),
+        ({"seen": spaces.Box(0, 255, (4, 9, 9, 3), np.uint8)}, r"of shape \[4, 9, 9, 3\]; thr"),
         ({"taken": spaces.Tuple([spaces.MultiDiscrete(np.arange(1, 41))])}, "are a Tuple"),
         ({"taken": spaces.MultiDiscrete(np.ones((2, 2), int))}, "its actions are a MultiDiscrete"),
         ({"taken": spaces.Box(-np.inf, np.inf, (2,))}, "its actions have no bounds"),

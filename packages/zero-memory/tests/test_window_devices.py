@@ -11,16 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 from zero_memory import Latest, PrioritisedTrajectoryBuffer, TrajectoryBuffer
 
-from .helpers import (
-    add,
-    assert_in_place,
-    assert_windows,
-    COLLECTIVES,
-    init,
-    method,
-    QUICK,
-    stream,
-)
+from .helpers import add, assert_in_place, assert_windows, COLLECTIVES, init, method, QUICK, stream
 
 
 ENVS, SIZES = 16, {"capacity": 12, "num_envs": 16, "batch_size": 16, "length": 4, "num_shards": 8}

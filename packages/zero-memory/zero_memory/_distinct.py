@@ -42,9 +42,7 @@ def distinct_ranks(
 
     none, blank = jnp.zeros((), jnp.int32), jnp.zeros((num_draws,), jnp.int32)
     _, sparse, _ = jax.lax.while_loop(
-        lambda carry: large & jnp.any(carry[2]),
-        redraw,
-        (none, blank, jnp.ones((num_draws,), bool)),
+        lambda carry: large & jnp.any(carry[2]), redraw, (none, blank, jnp.ones((num_draws,), bool))
     )
     # A loop of at most one round. Unlike a `cond`, it is skipped under vmap if no row needs it.
     _, dense = jax.lax.while_loop(lambda carry: ~large & (carry[0] == 0), shuffle, (none, blank))

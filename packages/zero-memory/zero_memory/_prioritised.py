@@ -180,12 +180,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
     def _buffer(self) -> TrajectoryBuffer:
         """The buffer of the rows."""
         return TrajectoryBuffer(
-            self.capacity,
-            self.num_envs,
-            self.batch_size,
-            self.length,
-            self.period,
-            self.num_shards,
+            self.capacity, self.num_envs, self.batch_size, self.length, self.period, self.num_shards
         )
 
     @property

@@ -103,11 +103,7 @@ def test_every_part_gets_a_key_of_its_own():
     def draw(key):
         first, second, third = jr.split(key, 3)
         x = jnp.zeros(())
-        return [
-            chain(x, key=first),
-            *pair(x, key=second),
-            *jnp.unstack(ensemble(x, key=third)),
-        ]
+        return [chain(x, key=first), *pair(x, key=second), *jnp.unstack(ensemble(x, key=third))]
 
     chained, policy, value, one, other = draw(jr.split(jr.key(0), 4000))
     # Independent draws: variances add up, and nothing but the torso's draw is shared.

@@ -184,10 +184,7 @@ JOINT = list(itertools.product(*map(range, SIZES)))
 def test_multi_discrete():
     """Against the joint distribution, enumerated, of components of different sizes."""
     given = np.array(
-        [
-            [0.5, -0.5, 3.0, 0.1, -np.inf, 1.0, 0.4],
-            [-np.inf, 1.0, -9.0, 0.0, 0.2, -0.3, 0.6],
-        ],
+        [[0.5, -0.5, 3.0, 0.1, -np.inf, 1.0, 0.4], [-np.inf, 1.0, -9.0, 0.0, 0.2, -0.3, 0.6]],
         np.float32,
     )
 
@@ -235,10 +232,7 @@ def test_multi_discrete_gradients():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (
-            lambda: EpsilonGreedy(jnp.zeros(3), 1.5),
-            r"`epsilon` is 1.5; it must .* \[0, 1\]",
-        ),
+        (lambda: EpsilonGreedy(jnp.zeros(3), 1.5), r"`epsilon` is 1.5; it must .* \[0, 1\]"),
         (lambda: EpsilonGreedy(jnp.zeros(3), -0.1), "`epsilon` is -0.1"),
         (
             lambda: MultiDiscrete(jnp.zeros(6), (3, 4)),

@@ -109,11 +109,7 @@ def test_the_gradient_has_the_dtype_of_the_parameters():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(
     "policy",
-    [
-        lambda x: Categorical(x),
-        lambda x: EpsilonGreedy(x, 0.5),
-        lambda x: MultiDiscrete(x, (1, 2)),
-    ],
+    [lambda x: Categorical(x), lambda x: EpsilonGreedy(x, 0.5), lambda x: MultiDiscrete(x, (1, 2))],
 )
 def test_a_network_that_has_diverged_plays_no_action(policy, bad):
     """Not action 0, and its numbers are no numbers."""

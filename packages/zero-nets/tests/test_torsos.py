@@ -17,12 +17,7 @@ from . import nets
 def test_mlp_is_what_numpy_says(norm, activate_final):
     # Equal widths: which layers are activated must not depend on them.
     mlp = nets.random(
-        zero_nets.MLP,
-        4,
-        (6, 6, 6),
-        activation=jnp.tanh,
-        activate_final=activate_final,
-        norm=norm,
+        zero_nets.MLP, 4, (6, 6, 6), activation=jnp.tanh, activate_final=activate_final, norm=norm
     )
     x = nets.normal(5, 4)
     expected = x

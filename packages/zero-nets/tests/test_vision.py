@@ -179,12 +179,7 @@ def test_refuses_what_does_not_fit():
         (zero_nets.CNN, ((9, 7, 2),), SMALL | {"padding": "FULL"}, "`padding` is 'FULL'"),
         (zero_nets.CNN, ((9, 7, 2),), SMALL | {"norm": "batch"}, "`norm` is 'batch'"),
         (zero_nets.VisualResNet, ((9, 7, 0),), {}, r"`shape` is \(9, 7, 0\)"),
-        (
-            zero_nets.VisualResNet,
-            ((9, 7, 2),),
-            {"blocks": (1,)},
-            r"\(1,\) for 3 groups",
-        ),
+        (zero_nets.VisualResNet, ((9, 7, 2),), {"blocks": (1,)}, r"\(1,\) for 3 groups"),
         (zero_nets.VisualResNet, ((9, 7, 2),), {"downsampling": "min"}, "is 'min'"),
         (zero_nets.Conv, (2, 3), {"stride": 0}, "`stride` is 0"),
     ):

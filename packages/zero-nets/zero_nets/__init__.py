@@ -81,10 +81,7 @@ from ._value_support import (
     signed_parabolic as signed_parabolic,
     ValueSupport as ValueSupport,
 )
-from ._world_model import (
-    StochasticWorldModel as StochasticWorldModel,
-    WorldModel as WorldModel,
-)
+from ._world_model import StochasticWorldModel as StochasticWorldModel, WorldModel as WorldModel
 from ._world_parts import normalise_min_max as normalise_min_max
 
 

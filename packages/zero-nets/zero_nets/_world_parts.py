@@ -69,8 +69,7 @@ def prediction_of(
 ) -> ActorCritic:
     pkey, vkey = jr.split(key)
     return ActorCritic(
-        head(in_size, width, policy, key=pkey),
-        head(in_size, width, linear(value_shape), key=vkey),
+        head(in_size, width, policy, key=pkey), head(in_size, width, linear(value_shape), key=vkey)
     )
 
 

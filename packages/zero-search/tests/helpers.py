@@ -12,13 +12,7 @@ import jax.random as jr
 import numpy as np
 from mctx._src.seq_halving import get_sequence_of_considered_visits
 
-from zero_search import (
-    AbstractPriorModel,
-    AbstractRootNoise,
-    Plan,
-    PUCT,
-    TreeSearch,
-)
+from zero_search import AbstractPriorModel, AbstractRootNoise, Plan, PUCT, TreeSearch
 from zero_search._root import SequentialHalving
 
 

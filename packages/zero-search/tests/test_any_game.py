@@ -9,14 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import (
-    AbstractPriorModel,
-    Plan,
-    PUCT,
-    SoftmaxQ,
-    TreeSearch,
-    UCB1,
-)
+from zero_search import AbstractPriorModel, Plan, PUCT, SoftmaxQ, TreeSearch, UCB1
 from zero_search._model import masked_prediction
 from zero_search._root import ImprovedPolicy, SequentialHalving
 

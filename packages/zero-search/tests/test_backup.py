@@ -69,9 +69,7 @@ class Everything(AbstractSelection):
 
 
 @pytest.mark.parametrize(
-    "backup",
-    [MaxBackup(), pytest.param(MeanBackup(), marks=pytest.mark.slow)],
-    ids=["max", "mean"],
+    "backup", [MaxBackup(), pytest.param(MeanBackup(), marks=pytest.mark.slow)], ids=["max", "mean"]
 )
 @pytest.mark.parametrize("leaves", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_max_backup_of_a_complete_tree_is_exact(backup, leaves):

@@ -48,11 +48,7 @@ def constant(change=lambda output, embedding: (output, embedding)):
     "root, options, message",
     [
         ({}, {"num_simulations": 0}, r"`num_simulations=0`: must be 1 or more"),
-        (
-            {},
-            {"num_simulations": 2.0},
-            r"`num_simulations=2.0`: must be 1 or more",
-        ),
+        ({}, {"num_simulations": 2.0}, r"`num_simulations=2.0`: must be 1 or more"),
         ({}, {"num_simulations": None}, r"`num_simulations=None`: must be 1 or more"),
         ({}, {"max_depth": "3"}, r"`max_depth=3`: must be 1 or more, a known integer"),
         ({"value": [0.0, 0.0]}, {}, r"`root.value` is list; it must be a float \[2\]"),
@@ -63,11 +59,7 @@ def constant(change=lambda output, embedding: (output, embedding)):
         ({"value": jnp.zeros((2, 1))}, {}, r"`root.value` is float32\[2,1\].* float \[2\]"),
         ({"embedding": {"x": jnp.zeros((3,))}}, {}, r"`root.embedding\['x'\]` is float32\[3\]"),
         ({}, {"invalid_actions": jnp.zeros((3, 3))}, r"`invalid_actions` is float32\[3,3\].*2, 3"),
-        (
-            {},
-            {"invalid_actions": jnp.ones((2, 3))},
-            r"invalid in rows \[0, 1\] of 2",
-        ),
+        ({}, {"invalid_actions": jnp.ones((2, 3))}, r"invalid in rows \[0, 1\] of 2"),
         ({}, {"qtransform": lambda tree, node: 0}, "must be one of mctx's three"),
         ({}, {"qtransform": mctx.qtransform_by_min_max}, "min_value"),
         ({}, {"qtransform": MIN_MAX}, "scale"),
@@ -102,16 +94,10 @@ def test_what_is_not_finite_spoils_nothing(policy):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (
-            lambda o, e: (o.replace(reward=jnp.zeros((3,))), e),
-            r"output.reward` is float32\[3\].*2",
-        ),
+        (lambda o, e: (o.replace(reward=jnp.zeros((3,))), e), r"output.reward` is float32\[3\].*2"),
         (lambda o, e: (o.replace(prior_logits=jnp.zeros((2, 4))), e), r"prior_logits.*\[2,4\].*3"),
         (lambda o, e: (o, (e, e)), "structure"),
-        (
-            lambda o, e: None,
-            "`recurrent_fn` returned NoneType; it must return 2: `output",
-        ),
+        (lambda o, e: None, "`recurrent_fn` returned NoneType; it must return 2: `output"),
         (lambda o, e: (o, e, e), "`recurrent_fn` returned a tuple of 3; it must return 2"),
         (lambda o, e: ((1, 2), e), "output` is a tuple; it must be an `mctx.RecurrentFnOutput`"),
         (lambda o, e: (o, e[:, :2]), r"embedding` is float32\[2,2\].*2, 5"),

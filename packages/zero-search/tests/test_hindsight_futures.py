@@ -9,14 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from zero_search import (
-    AbstractHiddenModel,
-    Hindsight,
-    MaxBackup,
-    PUCT,
-    SoftmaxQ,
-    TreeSearch,
-)
+from zero_search import AbstractHiddenModel, Hindsight, MaxBackup, PUCT, SoftmaxQ, TreeSearch
 
 from .dice import Die, expectimax, hindsight, RandomDice, UNUSED
 from .helpers import chi_squared, equal, fresh, Noise, quick_jit, RandomTree

@@ -8,14 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import (
-    BeliefModel,
-    Hindsight,
-    ParticleSearch,
-    SoftmaxQ,
-    TreeSearch,
-    VisitCounts,
-)
+from zero_search import BeliefModel, Hindsight, ParticleSearch, SoftmaxQ, TreeSearch, VisitCounts
 
 from .dice import RandomDice
 from .helpers import RandomTree

@@ -13,14 +13,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import (
-    AbstractChanceModel,
-    PUCT,
-    read_tree,
-    sampled_step,
-    SearchTree,
-    TreeSearch,
-)
+from zero_search import AbstractChanceModel, PUCT, read_tree, sampled_step, SearchTree, TreeSearch
 
 from .helpers import Node, quick_jit, RandomTree, Reference
 

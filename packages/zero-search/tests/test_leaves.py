@@ -61,11 +61,7 @@ class Marked(Reference):
 def test_equals_a_slow_reference(loss, max_nodes):
     # Truncated and final states, players who move twice, and with 12 nodes a tree that fills up.
     planner = TreeSearch(
-        SIMULATIONS,
-        PUCT(1.5),
-        max_nodes=max_nodes,
-        num_leaves=LEAVES,
-        virtual_loss=loss,
+        SIMULATIONS, PUCT(1.5), max_nodes=max_nodes, num_leaves=LEAVES, virtual_loss=loss
     )
     model = RandomTree(num_actions=4, truncate=0.1, gamma=0.9)
     state = model.start(BATCH)

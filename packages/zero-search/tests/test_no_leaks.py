@@ -9,13 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import (
-    BeliefModel,
-    Hindsight,
-    ParticleSearch,
-    PlayoutModel,
-    TreeSearch,
-)
+from zero_search import BeliefModel, Hindsight, ParticleSearch, PlayoutModel, TreeSearch
 
 from .helpers import equal, Noise, quick_jit
 from .hidden import LISTEN, Tiger
@@ -56,8 +50,7 @@ PAIRS = list(itertools.product(PLANNERS, MODELS))
 
 
 @pytest.mark.parametrize(
-    "planner, model",
-    [x if x in FAST else pytest.param(*x, marks=pytest.mark.slow) for x in PAIRS],
+    "planner, model", [x if x in FAST else pytest.param(*x, marks=pytest.mark.slow) for x in PAIRS]
 )
 def test_what_is_hidden_changes_no_plan_of_two_moves(planner, model):
     """An honest roar from the left or a false one from the right: both sound alike. A model whose

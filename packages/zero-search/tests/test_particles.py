@@ -11,10 +11,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import (
-    AbstractPriorModel,
-    ParticleSearch,
-)
+from zero_search import AbstractPriorModel, ParticleSearch
 from zero_search._cloud import resampled
 from zero_search._particles import move, Particles
 

@@ -7,12 +7,7 @@ import jax.random as jr
 import numpy as np
 from jax.scipy.stats import norm
 
-from zero_search import (
-    AbstractPriorModel,
-    AbstractProposalModel,
-    GaussianNoise,
-    ParticleSearch,
-)
+from zero_search import AbstractPriorModel, AbstractProposalModel, GaussianNoise, ParticleSearch
 
 from .helpers import Noise, quick_jit
 from .test_particles import Bandit, search

@@ -8,13 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import (
-    LowerBound,
-    NodeStatistics,
-    RootStatistics,
-    SoftmaxQ,
-    Temperature,
-)
+from zero_search import LowerBound, NodeStatistics, RootStatistics, SoftmaxQ, Temperature
 
 
 def test_softmax_of_q_values_breaks_ties_by_index(getkey):

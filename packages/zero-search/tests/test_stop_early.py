@@ -65,9 +65,7 @@ def test_it_stops_when_the_move_is_certain_and_no_later(batches):
 
 
 @pytest.mark.parametrize(
-    "parts",
-    [dict(num_leaves=4), dict(max_nodes=9)],
-    ids=lambda parts: next(iter(parts)),
+    "parts", [dict(num_leaves=4), dict(max_nodes=9)], ids=lambda parts: next(iter(parts))
 )
 @pytest.mark.parametrize("model", [TREE, RandomDice(RandomTree(4))], ids=["tree", "dice"])
 def test_moves_are_those_of_all_simulations(parts, model):

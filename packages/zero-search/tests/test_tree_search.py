@@ -87,10 +87,7 @@ def test_finds_the_exact_best_action():
 
 @pytest.mark.parametrize(
     "planner",
-    [
-        pytest.param(TreeSearch.uct(400), marks=SLOW),
-        TreeSearch.gumbel(400, gumbel_scale=0.0),
-    ],
+    [pytest.param(TreeSearch.uct(400), marks=SLOW), TreeSearch.gumbel(400, gumbel_scale=0.0)],
     ids=["ucb1", "gumbel"],
 )
 def test_wins_nim(planner):
@@ -194,12 +191,7 @@ def test_rows_do_not_depend_on_their_batch():
 
 def test_a_part_replaces_that_of_a_known_search():
     rule, readout = PUCT(3.0), SoftmaxQ(0.5)
-    for make in (
-        TreeSearch.alphazero,
-        TreeSearch.muzero,
-        TreeSearch.gumbel,
-        TreeSearch.uct,
-    ):
+    for make in (TreeSearch.alphazero, TreeSearch.muzero, TreeSearch.gumbel, TreeSearch.uct):
         planner = make(4, selection=rule, readout=readout)
         assert planner.selection is rule and planner.readout is readout
     assert TreeSearch.uct(4, c=2.0).selection == UCB1(2.0)

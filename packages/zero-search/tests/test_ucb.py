@@ -9,15 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import (
-    AbstractPriorModel,
-    NodeStatistics,
-    PlainQ,
-    PUCB,
-    PUCT,
-    TreeSearch,
-    UCB1,
-)
+from zero_search import AbstractPriorModel, NodeStatistics, PlainQ, PUCB, PUCT, TreeSearch, UCB1
 from zero_search._rules import best_action, prepare
 
 from .helpers import fresh, quick_jit
@@ -81,11 +73,7 @@ ORACLES = {
         1.0,
         lambda q, n, p, t: q + 1.3 * p * np.sqrt(np.log(t + 1) / (n + 1)),
     ),
-    "alphago": (
-        PUCT(1.3, PlainQ(0.5)),
-        0.5,
-        lambda q, n, p, t: q + 1.3 * p * np.sqrt(t) / (n + 1),
-    ),
+    "alphago": (PUCT(1.3, PlainQ(0.5)), 0.5, lambda q, n, p, t: q + 1.3 * p * np.sqrt(t) / (n + 1)),
     "rosin": (PUCB(), 1.0, lambda q, n, p, t: q + predictor(n, p, t)),
 }
 

@@ -34,10 +34,7 @@ from ._model import (
     Proposal as Proposal,
 )
 from ._particles import ParticleSearch as ParticleSearch
-from ._planner import (
-    AbstractPlanner as AbstractPlanner,
-    Plan as Plan,
-)
+from ._planner import AbstractPlanner as AbstractPlanner, Plan as Plan
 from ._playout import PlayoutModel as PlayoutModel
 from ._root import (
     AbstractReadout as AbstractReadout,
@@ -74,19 +71,10 @@ from ._sampled import (
     SampledNode as SampledNode,
     SampledSearch as SampledSearch,
 )
-from ._search_tree import (
-    read_tree as read_tree,
-    SearchTree as SearchTree,
-)
-from ._tree import (
-    Rules as Rules,
-    Tree as Tree,
-)
+from ._search_tree import read_tree as read_tree, SearchTree as SearchTree
+from ._tree import Rules as Rules, Tree as Tree
 from ._tree_search import TreeSearch as TreeSearch
-from ._types import (
-    NodeStatistics as NodeStatistics,
-    RootStatistics as RootStatistics,
-)
+from ._types import NodeStatistics as NodeStatistics, RootStatistics as RootStatistics
 
 
 __version__ = importlib.metadata.version("zero-search")

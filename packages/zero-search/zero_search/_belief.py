@@ -9,22 +9,8 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from ._chance import sampled_step
-from ._check import (
-    batch_size,
-    check_answer,
-    check_belief,
-    check_count,
-    check_keys,
-    check_kinds,
-)
-from ._model import (
-    AbstractChanceModel,
-    AbstractHiddenModel,
-    guesses,
-    predicted,
-    State,
-    stepped,
-)
+from ._check import batch_size, check_answer, check_belief, check_count, check_keys, check_kinds
+from ._model import AbstractChanceModel, AbstractHiddenModel, guesses, predicted, State, stepped
 from ._sample import folded, inverted, numbered, seeds, split_rows, uniform
 from ._types import Ints, Keys, Prediction, Stepped
 

@@ -12,13 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ._check import (
-    check_count,
-    check_kinds,
-    check_positive,
-    check_range,
-    check_result,
-)
+from ._check import check_count, check_kinds, check_positive, check_range, check_result
 from ._forest import take
 from ._planner import Plan
 from ._rules import AbstractQTransform, CompletedByMixedValue, highest, transformed

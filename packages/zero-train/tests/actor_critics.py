@@ -13,12 +13,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from zero_envs import (
-    AbstractContinuousEnvironment,
-    AbstractEnvironment,
-    Observation,
-    Transition,
-)
+from zero_envs import AbstractContinuousEnvironment, AbstractEnvironment, Observation, Transition
 from zero_memory import Batch, TrajectoryBuffer
 from zero_search import ParticleSearch
 from zero_train import (

@@ -12,14 +12,7 @@ import pytest
 
 from zero_envs import AbstractDiscreteEnvironment, Transition
 from zero_envs.testing import Nim, NimState
-from zero_train import (
-    challenge,
-    FeatureEvaluator,
-    match,
-    PolicyActor,
-    RandomActor,
-    score_interval,
-)
+from zero_train import challenge, FeatureEvaluator, match, PolicyActor, RandomActor, score_interval
 from zero_train._match import _digest, _openings, _repeats
 
 from .games import Counter, perfect_nim, Relay, take_one

@@ -335,14 +335,7 @@ def test_bad_shapes():
     ):
         decoupled(policy, old, actions, values[:-1], per_dimension=True)
     with pytest.raises(ValueError, match=r"kl\[3\], dual\[2\]"):
-        mpo_loss(
-            policy,
-            old,
-            actions,
-            values,
-            **{**DUALS, "alpha": Dual(0.0, (2,))},
-            **BOUNDS,
-        )
+        mpo_loss(policy, old, actions, values, **{**DUALS, "alpha": Dual(0.0, (2,))}, **BOUNDS)
     with pytest.raises(ValueError, match=r"values\[6, 1\]"):
         mpo_loss(policy, old, actions, values[:, None], **DUALS, **BOUNDS)
 

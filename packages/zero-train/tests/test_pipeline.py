@@ -245,10 +245,7 @@ def test_nothing_lies_on_both_kinds_of_devices(ran, sizes):
     sent = handover(state)
     for tree, home in (
         ((state.episodes, state.key, state.step, sent.actor), devices[:acting]),
-        (
-            (state.agent, state.buffer, sent.rows, sent.key, sent.staleness),
-            devices[acting:count],
-        ),
+        ((state.agent, state.buffer, sent.rows, sent.key, sent.staleness), devices[acting:count]),
     ):
         for leaf in jax.tree.leaves(tree):
             assert leaf.sharding.device_set == set(home)
@@ -359,18 +356,8 @@ def test_neither_waits_for_the_other(ran, slow):
         (1, 1, {}, r"actor_devices=1 of 1 device\(s\) .* give fewer, or more devices"),
         (8, 3, {}, "num_envs=16 does not divide over 3 devices that act; use a multiple of 3"),
         (5, 2, {}, "num_envs=16 does not divide over 3 devices that learn"),
-        (
-            7,
-            1,
-            {"buffer": WIDE},
-            "num_shards=8 does not divide over 6 devices that learn",
-        ),
-        (
-            3,
-            0,
-            {"buffer": WIDE},
-            "num_shards=8 does not divide over 3 devices; use a multiple",
-        ),
+        (7, 1, {"buffer": WIDE}, "num_shards=8 does not divide over 6 devices that learn"),
+        (3, 0, {"buffer": WIDE}, "num_shards=8 does not divide over 3 devices; use a multiple"),
     ],
 )
 def test_bad_splits_are_refused(devices, acting, changes, message):

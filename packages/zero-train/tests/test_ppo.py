@@ -17,18 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zero_envs import Observation
 from zero_memory import Batch, Latest
-from zero_train import (
-    bind,
-    Clip,
-    data_mesh,
-    Experience,
-    init,
-    Loop,
-    PolicyRecord,
-    PPO,
-    step,
-    VMPO,
-)
+from zero_train import bind, Clip, data_mesh, Experience, init, Loop, PolicyRecord, PPO, step, VMPO
 from zero_train.losses import Dual
 
 from .actor_critics import (

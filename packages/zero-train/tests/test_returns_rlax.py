@@ -50,10 +50,7 @@ def state_values(x, lambda_):
             returns.lambda_returns(*state, lambda_=rows)[:-1],
             rlax.lambda_returns(*theirs, steps),
         ),
-        "discounted": (
-            returns.discounted_returns(*state)[:-1],
-            rlax.discounted_returns(*theirs),
-        ),
+        "discounted": (returns.discounted_returns(*state)[:-1], rlax.discounted_returns(*theirs)),
         "gae": (
             returns.truncated_gae(*state, lambda_=rows)[0][:-1],
             rlax.truncated_generalized_advantage_estimation(r[:-1], d[:-1], steps, v),

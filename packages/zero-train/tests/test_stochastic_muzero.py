@@ -15,13 +15,7 @@ from jaxtyping import Array
 from zero_envs import Observation
 from zero_memory import Batch
 from zero_search import AbstractChanceModel, sampled_step, TreeSearch
-from zero_train import (
-    bind,
-    data_mesh,
-    Experience,
-    LatentModel,
-    PlanRecord,
-)
+from zero_train import bind, data_mesh, Experience, LatentModel, PlanRecord
 from zero_train._unroll import code_entropy
 
 from .test_muzero import ACTIONS, agent_of, by_hand, GAMMA, STEPS, windows

@@ -8,13 +8,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from zero_train.losses import (
-    DecoupledTrustRegion,
-    Dual,
-    mpo_decoupled_loss,
-    mpo_loss,
-    TrustRegion,
-)
+from zero_train.losses import DecoupledTrustRegion, Dual, mpo_decoupled_loss, mpo_loss, TrustRegion
 
 from .policies import Categorical, Gaussian
 

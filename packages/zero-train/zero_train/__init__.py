@@ -142,6 +142,7 @@ if typing.TYPE_CHECKING:
     from ._mpo import MPO as MPO
     from ._muzero import MuZero as MuZero, MuZeroState as MuZeroState
     from ._policies import (
+        AbstractReflexActor as AbstractReflexActor,
         Behaviour as Behaviour,
         DistributionActor as DistributionActor,
         masked as masked,

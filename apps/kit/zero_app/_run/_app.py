@@ -195,11 +195,7 @@ def sharing(app: App[Config]) -> App[Config]:
 
 
 def write_report(
-    app: App[Any],
-    folder: str | os.PathLike[str],
-    axis: Axis = "steps",
-    *,
-    refresh: int = 0,
+    app: App[Any], folder: str | os.PathLike[str], axis: Axis = "steps", *, refresh: int = 0
 ) -> pathlib.Path:
     """Writes `report.html` into the folder of a run, and replaces an earlier one. The page loads no
     other files. Parts whose data is missing are left out. The episodes that the command `report`

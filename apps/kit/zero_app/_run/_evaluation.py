@@ -111,11 +111,7 @@ def _policy(evaluate: PolicyEvaluator, features: PyTree[Array]) -> Any:
 
 
 def network_alone(
-    config: AbstractConfig,
-    loop: Loop,
-    files: RunFiles,
-    *,
-    players: int | None = None,
+    config: AbstractConfig, loop: Loop, files: RunFiles, *, players: int | None = None
 ) -> Evaluate:
     """The `evaluation` of an app whose agent searches a tree: the strength of its network without a
     search, see [`zero_app.measure`][], in as many games as the field `games` of the configuration

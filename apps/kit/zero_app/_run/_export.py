@@ -292,8 +292,7 @@ def _meanings(env: AbstractEnvironment, trained: Trained[Any]) -> Callable[[str]
         "action": "the likeliest action",
     }
     return lambda name: known.get(
-        name,
-        "what the player to move sees" if name.startswith("features") else "of the policy",
+        name, "what the player to move sees" if name.startswith("features") else "of the policy"
     )
 
 

@@ -10,14 +10,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, Int32, Key, PyTree, UInt32
 
-from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
+from zero_envs import AbstractDiscreteEnvironment, Observation
 from zero_search import PlayoutModel, TreeSearch
-from zero_train import AbstractActor, EnvironmentModel, indifferent, PlanningActor
+from zero_train import AbstractReflexActor, EnvironmentModel, indifferent, PlanningActor
 
 from ._evaluation import MOST_MOVES
 
 
-class HostActor(AbstractActor[None]):
+class HostActor(AbstractReflexActor):
     """A player on the host, such as one that is [`zero_app.compiled`][]: one position after the
     other. Its record is `None`.
 
@@ -32,9 +32,6 @@ class HostActor(AbstractActor[None]):
     choose: Callable[[Any, int], int] = eqx.field(static=True)
     fewest_plies: int = eqx.field(static=True, default=0)
 
-    def init(self, state: PyTree[Array]) -> None:
-        del state
-
     def act(
         self, state: PyTree[Array], obs: Observation, carry: None, *, key: Key[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], None, None]:
@@ -42,11 +39,6 @@ class HostActor(AbstractActor[None]):
         seeds = jax.vmap(jr.bits)(key)
         shape = jax.ShapeDtypeStruct(seeds.shape, jnp.int32)
         return jax.pure_callback(self._chosen, shape, obs.features, seeds), None, None
-
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, action, next_state, transition
 
     def _chosen(
         self, features: PyTree[Any], seeds: UInt32[Any, " batch"]

@@ -9,7 +9,16 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from ._check_parts import batched, check_laws, check_pure, check_same, fail, key_leaf, kind, leaves
+from ._check_parts import (
+    batched,
+    check_laws,
+    check_pure,
+    check_same,
+    check_signature,
+    fail,
+    key_leaf,
+    kind,
+)
 
 
 # The number of steps from each state. Bins with fewer than `_RARE` expected visits are merged.
@@ -52,7 +61,7 @@ def check_chance(
     check_pure("afterstate", afterstate, batched(env, "afterstate"), state, action)
     check_pure("outcome_logits", outcome_logits, batched(env, "outcome_logits"), after)
     check_pure("resolve", resolve, _resolver(env), after, each)
-    _check_signature(name, stepped, landed)
+    check_signature("resolve", stepped, landed, name, "", 2)
     possible = probs > 0
     finished = np.broadcast_to(np.asarray(over)[:, None], possible.shape)
     transitions = jax.tree.map(lambda x: np.asarray(x)[possible], landed[1])
@@ -79,19 +88,6 @@ def _probabilities(number: int, logits: Any) -> Float[np.ndarray, "rows outcomes
             "up to 1: normalise them with jax.nn.log_softmax."
         )
     return probs
-
-
-def _check_signature(method: str, stepped: Any, landed: Any) -> None:
-    """Compares `[rows, samples, ...]` of a step with `[rows, outcomes, ...]` of `resolve`."""
-    old, new = jax.tree.structure(stepped), jax.tree.structure(landed)
-    if old != new:
-        fail(f"resolve returns the structure {new} and {method} {old}; both must agree.")
-    for (name, x), (_, y) in zip(leaves(stepped), leaves(landed), strict=True):
-        if kind(x, 2) != kind(y, 2):
-            fail(
-                f"{name} is {kind(x, 2)} after {method} and {kind(y, 2)} after resolve; both must "
-                "agree."
-            )
 
 
 def _check_frequencies(

@@ -58,16 +58,18 @@ def check_same(name: str, first: Any, second: Any) -> None:
             fail(f"{name} called twice with the same arguments differs in {where}.")
 
 
-def check_signature(name: str, before: Any, after: Any) -> None:
-    """Checks that the method `name` returns a state with the signature of those of `init`."""
+def check_signature(
+    name: str, before: Any, after: Any, first: str = "init", what: str = "state", axes: int = 1
+) -> None:
+    """Checks that what the method `name` returns has the signature of what `first` returns, but for
+    the leading axes."""
     old, new = jax.tree.structure(before), jax.tree.structure(after)
     if old != new:
-        fail(f"{name} changes the state's structure from {old} to {new}; it must keep it.")
+        fail(f"{name} returns the structure {new} and {first} {old}; both must agree.")
     for (where, x), (_, y) in zip(leaves(before), leaves(after), strict=True):
-        if (x.shape, x.dtype) != (y.shape, y.dtype):
-            fail(
-                f"state{where} is {kind(x)} after init and {kind(y)} after {name}; both must agree."
-            )
+        old, new = kind(x, axes), kind(y, axes)
+        if old != new:
+            fail(f"{what}{where} is {old} after {first} and {new} after {name}; both must agree.")
 
 
 def check_strong(name: str, state: Any) -> None:

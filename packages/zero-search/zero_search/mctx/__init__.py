@@ -11,7 +11,4 @@ from ._policies import (
     gumbel_muzero_policy as gumbel_muzero_policy,
     muzero_policy as muzero_policy,
 )
-from ._trees import (
-    get_subtree as get_subtree,
-    reset_search_tree as reset_search_tree,
-)
+from ._trees import get_subtree as get_subtree, reset_search_tree as reset_search_tree
