@@ -21,7 +21,7 @@ from zero_minesweeper._game import decision, Game, luck, reasons
 from zero_minesweeper._measure import measure
 from zero_minesweeper._scene import draw, parse, percent, Picture
 from zero_minesweeper._table import Table
-from zero_train import AbstractActor
+from zero_train import AbstractReflexActor
 
 from .helpers import exact, hidden_mines, MINES, numbers, paper, SIZE, SMALL, TABLE
 
@@ -176,21 +176,15 @@ def test_a_scene_fits_a_terminal(size, plain):
         assert "board 1 of 1" in out.getvalue() and "d" in lines[0]
 
 
-class Peeking(AbstractActor[None]):
+class Peeking(AbstractReflexActor):
     """Opens a mine if it is shown one, else a cell that is none."""
 
     avoid: Array
-
-    def init(self, state):
-        del state
 
     def act(self, state, obs, carry, *, key):
         seen = (state.mines[0] & (obs.features["board"][0] < 0)).reshape(-1)
         honest = (obs.features["board"][0] < 0).reshape(-1) & ~self.avoid.reshape(-1)
         return jnp.argmax(jnp.where(jnp.any(seen), seen, honest))[None], None, None
-
-    def advance(self, carry, action, next_state, transition):
-        del carry, action, next_state, transition
 
 
 def test_agents_are_shown_no_mines():

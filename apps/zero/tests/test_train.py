@@ -308,6 +308,7 @@ def test_continuous_actions_are_played_by_candidates(agent, zero, tmp_path, with
     "agent, env, distribution",
     [
         ("expert", "cartpole", jax.ShapeDtypeStruct),
+        ("expert", "pgx/tic_tac_toe", jax.ShapeDtypeStruct),
         ("muzero", "cartpole", jax.ShapeDtypeStruct),
         ("sampled-alphazero", "pendulum", TanhGaussian),
         ("sampled", "pendulum", TanhGaussian),
@@ -319,7 +320,7 @@ def test_images_are_seen_by_convolutions(agent, env, distribution):
     """A world whose observation is replaced by an image: a cell has a part in its neighbours."""
     world, image = build_world(env), jax.ShapeDtypeStruct((4, 3, 2), jnp.float32)
     seen = dataclasses.replace(world, observation=SimpleNamespace(features=image))
-    config = presets(env, agent, seen.size, 1)["tiny"]
+    config = presets(env, agent, seen.size, world.players)["tiny"]
     network: Any = eqx.filter_eval_shape(build_network, config, seen, key=jr.key(0))
     if config.learns_model:
         encoder = network.encoder

@@ -44,7 +44,7 @@ def muzero(config: Config, world: World, network: Any) -> MuZero:
         **kind,
         gamma=1.0 if world.players == 2 else config.gamma,
         num_players=world.players,
-        code=_code(world),
+        code=_code(config, world),
         num_unroll=config.model_steps,
         n_steps=config.n_steps,
         value_weight=config.value_weight,
@@ -67,7 +67,7 @@ def world_model(
         raise no_own_network(config)
     kind: Any = StochasticWorldModel if config.agent == "stochastic" else WorldModel
     shared: dict[str, Any] = {
-        "value_shape": (_code(world).num_atoms,),
+        "value_shape": (_code(config, world).num_atoms,),
         "projection_size": 4 * config.channels if config.consistency else None,
         "key": key,
     }
@@ -90,9 +90,11 @@ def no_own_network(config: Config) -> UsageError:
     )
 
 
-def _code(world: World) -> ValueSupport:
+def _code(config: Config, world: World) -> ValueSupport:
     """What rewards and values are logits of."""
-    return SUPPORT if world.players == 1 else ValueSupport(21, maximum=world.max_return)
+    if world.players == 1 or not config.learns_model:
+        return SUPPORT
+    return ValueSupport(21, maximum=world.max_return)
 
 
 def _statistics(config: Config, world: World) -> RunningStatistics | None:

@@ -113,6 +113,13 @@ class Fuse(AbstractObservedEnvironment[Any]):
         return jnp.float32(0)
 
 
+class Short(Fuse):
+    """Its simulation breaks down where a step ends the episode."""
+
+    def failed(self, state):
+        return state
+
+
 def test_particles_learn_from_an_end(getkey):
     env, cloud = Fuse(), ParticleFilter(64, 1.0)
     obs = env.observe(jnp.bool_(False))
@@ -202,6 +209,8 @@ def test_wrong_odds_are_found(getkey):
 def test_what_has_no_single_belief_is_refused():
     with pytest.raises(ValueError, match=r"^Filtered\(env=Pair\): it has 2 players"):
         Filtered(Pair())
+    with pytest.raises(ValueError, match=r"^Filtered\(env=Short\): it has `failed`"):
+        Filtered(Short())
     envs: tuple[Any, ...] = (Tiger(), Filtered(Tiger()))
     for env in envs:
         with pytest.raises(ValueError, match="observation_log_prob.* would lose them"):

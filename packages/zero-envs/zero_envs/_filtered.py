@@ -15,6 +15,7 @@ from ._environment import (
     AbstractObservedEnvironment,
     check_count,
     check_number,
+    Fallible,
     Observation,
     State,
     Transition,
@@ -103,7 +104,7 @@ class Particles(eqx.Module, Generic[State]):
 
     - `states`: all leaves begin with `[particles]`.
     - `log_weights`: log-probabilities.
-    - `lost`: how often an observation was impossible for all states.
+    - `lost`: how often an observation before the end was impossible for all states.
     """
 
     states: State
@@ -121,8 +122,9 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     them they are drawn from the initial states, weighted by the likelihood of the observation had
     the action left these as they are, and what such a state counts, as its steps, begins anew. If
     it is impossible for these too, they go on as if nothing had been observed. `lost` counts how
-    often an observation was impossible; one of a density never is, however unlikely. Where nothing
-    moves by chance, samples that were drawn twice stay equal, so more of them are needed.
+    often an observation before the end was impossible; one of a density never is, however unlikely.
+    Where nothing moves by chance, samples that were drawn twice stay equal, so more of them are
+    needed.
 
     A network sees the mean and the standard deviation of each number of a state, and the features
     that were observed. A likelihood of NaN makes all weights NaN, so that whoever plans or plays by
@@ -296,6 +298,11 @@ class Filtered(AbstractDiscreteEnvironment[FilteredState[State, Belief]], Generi
             raise ValueError(
                 f"Filtered(filter={self.filter!r}): it must be an AbstractFilter, such as "
                 "ParticleFilter()."
+            )
+        if isinstance(self.env, Fallible):
+            raise ValueError(
+                f"Filtered(env={type(self.env).__name__}): it has `failed`, which no belief keeps; "
+                "let such a step end the episode instead."
             )
         players = getattr(self.env, "num_players", 1)
         if players != 1:

@@ -88,32 +88,24 @@ class BoardSymmetries(eqx.Module):
         `candidates`, these turn as actions, and their weights stay.
         """
         given: Any = row
-
-        candidates = getattr(given.record, "candidates", None)
+        has_candidates = getattr(given.record, "candidates", None) is not None
 
         def turn(x: Array, *, of_actions: bool = True) -> Array:
             if x.shape[:2] == (self.rows, self.columns):
                 return self.features(x, index)
             return self.actions(x, index) if of_actions and x.shape == (self.num_actions,) else x
 
-        def one(obs: Any, action: Array, record: Any, candidates: Any) -> tuple:
-            plain = ft.partial(turn, of_actions=candidates is None)
-            chosen = jax.vmap(self.action, (0, None))
-            return (
-                jax.tree.map(turn, obs),
-                self.action(action, index),
-                jax.tree.map(plain, record),
-                jax.tree.map(lambda x: chosen(x, index), candidates),
-            )
+        def one(row: Any) -> Any:
+            record = jax.tree.map(ft.partial(turn, of_actions=not has_candidates), row.record)
+            if has_candidates:
+                turned = jax.vmap(self.action, (0, None))(row.record.candidates, index)
+                record = eqx.tree_at(lambda record: record.candidates, record, turned)
+            parts = jax.tree.map(turn, row.obs), self.action(row.action, index), record
+            return eqx.tree_at(lambda row: (row.obs, row.action, row.record), row, parts)
 
         for _ in range(given.last.ndim):
             one = jax.vmap(one)
-        obs, action, record, turned = one(given.obs, given.action, given.record, candidates)
-        if candidates is not None:
-            record = eqx.tree_at(lambda x: x.candidates, record, turned)
-        return eqx.tree_at(
-            lambda row: (row.obs, row.action, row.record), row, (obs, action, record)
-        )
+        return one(row)
 
     def features(
         self, x: Shaped[Array, "rows columns *rest"], index: Index

@@ -422,6 +422,7 @@ def test_what_is_wrong_is_said_in_one_line(grown, small):
         for node in (-1, 3):
             with pytest.raises(IndexError, match=f"`node={node}`: this tree has the nodes 0 to 2"):
                 look(node)
+    small.text(name_outcome=["a", "b"])  # of a world whose chance did not move yet
     with pytest.raises(ValueError, match="2 names for 4 actions"):
         small.svg(name_action=["a", "b"])
     for name in ("max_nodes", "max_depth", "max_children"):

@@ -8,8 +8,23 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import AbstractPriorModel, Hindsight, SampledSearch, SoftmaxQ, TreeSearch
-from zero_search._proof import Bounds
+from zero_search import (
+    AbstractPriorModel,
+    ByMinMax,
+    ByParentAndSiblings,
+    CompletedByMixedValue,
+    FirstPlayUrgency,
+    Hindsight,
+    NodeStatistics,
+    PlainQ,
+    PUCB,
+    PUCT,
+    SampledSearch,
+    SoftmaxQ,
+    TreeSearch,
+    UCB1,
+)
+from zero_search._proof import among, Bounds
 from zero_search._tree import COUNT
 
 from .dice import RandomDice
@@ -239,3 +254,27 @@ def test_refusals():
     refused = "which prove nothing" if jax.__version_info__ >= (0, 10) else "needs jax 0.10"
     with pytest.raises(ValueError, match=refused):
         run(TreeSearch.alphazero(4, max_return=1.0, kernels="pallas"))
+
+
+@pytest.mark.parametrize("rule", [PUCT, UCB1, PUCB])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        ByMinMax(-1.0, 1.0),
+        ByParentAndSiblings(),
+        CompletedByMixedValue(),
+        FirstPlayUrgency(),
+        FirstPlayUrgency(0.2),
+        PlainQ(),
+    ],
+    ids=repr,
+)
+def test_other_actions_have_a_score_beside_a_visited_one_that_is_ruled_out(rule, transform):
+    one = lambda *x: jnp.asarray([x], jnp.float32)
+    prior = jnp.repeat(one(0.5, 0.3, 0.2)[:, None], 2, axis=1)
+    node = NodeStatistics(
+        prior, one(1, 1, 0), one(-1, -0.5, 0), jnp.ones(1) * 3, jnp.ones(1) * -0.5, jnp.zeros(1)
+    )
+    within = among(node, jnp.asarray([[False, True, True]]))
+    score = np.asarray(rule(qtransform=transform).score(within))
+    assert np.isfinite(score[0, 2]) and not np.isnan(score[0, 1])

@@ -1,5 +1,6 @@
 """Leaves that are judged by random playouts."""
 
+import dataclasses
 from typing import Any, Generic
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from ._model import (
     predicted,
     stepped,
 )
-from ._sample import folded, inverted, split_rows, uniform, varying, where_rows
+from ._sample import equal_rows, folded, inverted, split_rows, uniform, varying, where_rows
 from ._types import Bools, Floats, Ints, Keys, Node, Prediction, Stepped
 
 
@@ -167,6 +168,11 @@ def _run(
             # A discount that is none makes the value NaN, which the search replaces and counts.
             scale=run.scale * jnp.where(jnp.abs(discount) <= 1, discount, jnp.nan),
         )
+        if model.bootstrap:
+            # A truncated leaf stays as it is, and its own value counts.
+            nothing = last & (discount == 0) & (reward == 0)
+            still = nothing & equal_rows(state, run.state, 1)
+            run = dataclasses.replace(run, going=run.going & ~still)
         return i + 1, where_rows(run.going, after, run)
 
     going = jnp.any(legal, axis=1)

@@ -102,7 +102,9 @@ class FirstPlayUrgency(AbstractQTransform):
 
     def __call__(self, node: NodeStatistics) -> PerAction:
         visited = node.visits > 0
-        mass = jnp.sum(jnp.where(visited, node.probabilities, 0.0), axis=1)
+        # A visited action has none where a proof rules it out.
+        probs = jnp.maximum(node.probabilities, 0.0)
+        mass = jnp.sum(jnp.where(visited, probs, 0.0), axis=1)
         urgency = node.value - self.reduction * jnp.sqrt(mass)
         return jnp.where(visited, node.qvalues, urgency[:, None])
 

@@ -29,7 +29,7 @@ class TreeNode(NamedTuple):
     - `node`, `parent`, `action`, `depth`: its number, that of its parent, the action that leads to
         it, and how many edges lie above it.
     - `side`: 1 where the root's player moves, -1 where the opponent does. At a chance node, and
-        where nothing follows, as at the parent.
+        behind a discount of 0, as at the parent.
     - `visits`: how often a simulation took that edge; at the root, one more than all its edges.
     - `prior`: the probability of the action, or of the outcome, at the parent.
     - `value`: what the backup made of the outcomes, for the player to move here.
@@ -274,7 +274,8 @@ class SearchTree:
         most = self.child.shape[1]
         # Where chance moves, there may be more columns than are ever used.
         used = np.flatnonzero(self.legal[nodes].any(axis=0))
-        least = 1 + int(used.max(initial=-1)) if self.chance.any() else most
+        fewer = self.chance.any() or owner == "name_outcome"
+        least = 1 + int(used.max(initial=-1)) if fewer else most
         if not least <= len(given) <= most:
             kind = owner.removeprefix("name_")
             raise ValueError(

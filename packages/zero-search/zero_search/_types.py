@@ -27,7 +27,8 @@ class NodeStatistics(eqx.Module):
     **Attributes:**
 
     - `prior`: what [`zero_search.AbstractSelection.prepare`][] returned; every feature of an
-        illegal action is `-inf`.
+        illegal action is `-inf`, and of one that `TreeSearch.max_return` rules out, which may have
+        been visited.
     - `visits`, `qvalues`: of each action; a Q-value (reward included) means nothing where there
         are no visits.
     - `count`: visits of the node: of all its actions, and 1 for its own evaluation.

@@ -1,5 +1,7 @@
 """A model that sees which moves end the episode, against a loop over the environment."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -8,7 +10,7 @@ import pytest
 
 from zero_envs import Game2048, Observation, TimeLimit
 from zero_envs.testing import Corridor, Nim, NimState
-from zero_search import TreeSearch
+from zero_search import PlayoutModel, TreeSearch
 from zero_train import EnvironmentModel
 
 from .games import Cups
@@ -71,12 +73,21 @@ def test_an_end_is_the_least_value_and_the_prior_follows_the_greatest_return(val
 
 
 def test_a_time_limit_is_no_end():
-    """A truncated episode pays nothing that a worse value could be raised to."""
+    """A truncated episode pays nothing that a worse value could be raised to, before it is over and
+    after."""
     env = TimeLimit(Corridor(), 1)
     state = jax.vmap(lambda key: env.init(key=key))(keys(1))
     evaluate = lambda obs: (jnp.zeros(2), jnp.float32(-3))
-    model = EnvironmentModel(env, evaluate, decisive_moves=True)
-    assert model.predict(state, key=keys(1))[1] == -3
+    plain = EnvironmentModel(env, evaluate)
+    after, _, _, last = plain.step(state, jnp.zeros(1, jnp.int32), key=keys(1))
+    assert last[0]
+    models: tuple[Any, ...] = (
+        EnvironmentModel(env, evaluate, decisive_moves=True),
+        PlayoutModel(plain, 5, bootstrap=True),
+    )
+    for model in models:
+        for node in (state, after):
+            assert model.predict(node, key=keys(1))[1] == -3
 
 
 def test_a_search_sees_a_reply_that_its_prior_does_not():

@@ -16,7 +16,7 @@ from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
 from zero_envs.testing import Corridor, Nim
 from zero_search import TreeSearch
 from zero_train import (
-    AbstractActor,
+    AbstractReflexActor,
     data_mesh,
     EnvironmentModel,
     evaluate,
@@ -144,13 +144,10 @@ def test_a_planner_is_greedy_or_sampled_as_its_temperature_says():
     assert close_to(int(actions.sum()), 512, float(weights[0, 0, 1]))
 
 
-class Push(AbstractActor[None]):
+class Push(AbstractReflexActor):
     """Pushes the point to 0, or, where it is not greedy, to 0 or 1."""
 
     greedy: bool
-
-    def init(self, state: Float[Array, "batch 1"]) -> None:
-        del state
 
     def act(
         self,
@@ -162,11 +159,6 @@ class Push(AbstractActor[None]):
     ) -> tuple[Float[Array, "batch 1"], None, None]:
         noise = jax.vmap(lambda key: jr.bernoulli(key, 0.5, (1,)))(key).astype(jnp.float32)
         return (0.0 if self.greedy else noise) - obs.features, None, None
-
-    def advance(
-        self, carry: None, action: Array, next_state: Array, transition: Transition
-    ) -> None:
-        del carry, action, next_state, transition
 
 
 def test_continuous_actions_are_the_mode_or_a_sample():

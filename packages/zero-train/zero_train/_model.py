@@ -214,10 +214,16 @@ class EnvironmentModel(
     ) -> Prediction:
         assert obs.legal is not None  # `evaluate_batch` refuses that
         actions = jnp.arange(logits.shape[1], dtype=jnp.int32)
-        # Nothing is random, so the key does not matter.
-        after = lambda state, action: self.env.step(state, action, key=jr.key(0))[1]
-        moves = jax.vmap(jax.vmap(after, (None, 0)), (0, None))(node, actions)
-        ends = obs.legal & moves.last & (moves.discount == 0)
+
+        def after(state: State, action: Int[Array, ""]) -> tuple[Transition, Bool[Array, ""]]:
+            # Nothing is random, so the key does not matter.
+            stepped, move = self.env.step(state, action, key=jr.key(0))
+            same = jax.tree.map(lambda x, y: jnp.all(x == y), state, stepped)
+            return move, jax.tree.reduce(jnp.logical_and, same, move.reward == 0)
+
+        moves, stays = jax.vmap(jax.vmap(after, (None, 0)), (0, None))(node, actions)
+        # A final node stays as it is, and where it is truncated its value counts.
+        ends = obs.legal & moves.last & (moves.discount == 0) & ~stays
         pays = jnp.where(ends, moves.reward, -jnp.inf)
         wins = pays >= getattr(self.env, "max_return", 1.0)
         won = jnp.any(wins, axis=1, keepdims=True) & obs.legal

@@ -38,7 +38,10 @@ class Behaviour(eqx.Module):
 
 
 class AbstractReflexActor(AbstractActor[None]):
-    """An actor that carries nothing from one move to the next."""
+    """An actor that carries nothing from one move to the next.
+
+    After a wrong move `advance` raises, but under `jax.jit`.
+    """
 
     def init(self, state: PyTree[Array]) -> None:
         del state

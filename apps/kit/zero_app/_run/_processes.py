@@ -164,12 +164,15 @@ def _identity(config: Any, options: Options) -> dict[str, Any]:
     ours = [f"zero-{name}" for name in ("envs", "search", "memory", "nets", "train")]
     names = ("jax", "jaxlib", "equinox", "optax", "orbax-checkpoint", *ours)
     launch, given = options.launch, dataclasses.asdict(config)
-    given |= {"out": str(options.out), "resume": options.resume}
-    given |= {"devices": launch.devices, "fsdp": launch.fsdp}
-    same: dict[str, Any] = {"Python": platform.python_version()}
-    same |= {name: _version(name) for name in names}
-    same |= {"devices of its own": len(jax.local_devices()), "platform": jax.devices()[0].platform}
-    same |= {flag(name): value for name, value in given.items()}
+    for part, fields in ((options, ("out", "resume")), (launch, ("devices", "fsdp"))):
+        given |= {name: getattr(part, name) for name in fields}
+    same = {
+        "Python": platform.python_version(),
+        **{name: _version(name) for name in names},
+        "devices of its own": len(jax.local_devices()),
+        "platform": jax.devices()[0].platform,
+        **{flag(name): value for name, value in given.items()},
+    }
     return json.loads(json.dumps(same, default=str))
 
 

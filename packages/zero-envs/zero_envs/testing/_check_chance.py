@@ -61,7 +61,7 @@ def check_chance(
     check_pure("afterstate", afterstate, batched(env, "afterstate"), state, action)
     check_pure("outcome_logits", outcome_logits, batched(env, "outcome_logits"), after)
     check_pure("resolve", resolve, _resolver(env), after, each)
-    check_signature("resolve", stepped, landed, name, "", 2)
+    check_signature("resolve", stepped, landed, first=name, what="", axes=2)
     possible = probs > 0
     finished = np.broadcast_to(np.asarray(over)[:, None], possible.shape)
     transitions = jax.tree.map(lambda x: np.asarray(x)[possible], landed[1])
