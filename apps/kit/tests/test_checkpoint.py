@@ -189,6 +189,13 @@ def test_only_the_latest_are_kept(tmp_path):
     assert kept.steps() == [0, 3]
 
 
+def test_what_was_removed_since_it_was_listed_is_passed_over(copy, monkeypatch):
+    """By a run that goes on while somebody reads it."""
+    listed = iter([[5, 6], [7, 9]])
+    monkeypatch.setattr(Checkpoints, "steps", lambda self: next(listed))
+    assert copy.restore_latest(state_of_all_kinds(), tell=pytest.fail)[0] == 7
+
+
 def test_what_is_being_written_is_the_state_that_was_saved(tmp_path, monkeypatch):
     """The next step writes over it, in the same memory; and no checkpoint counts before its end,
     until which its time is measured."""

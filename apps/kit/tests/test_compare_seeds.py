@@ -15,8 +15,9 @@ from PIL import Image
 from scipy import stats
 
 from zero_app import App, RunError, StoredRun, UsageError
+from zero_app._run._chart import Series
 from zero_app._run._compare import Compare, last_evaluation, over_seeds
-from zero_app._run._curves import evaluation_charts, training_charts
+from zero_app._run._curves import _middle, evaluation_charts, training_charts
 from zero_app._run._groups import grouped, run_folders
 from zero_app._run._tables import as_document, Table
 from zero_train import aggregate, performance_profile, probability_of_improvement
@@ -382,3 +383,9 @@ def test_a_line_that_is_something_else_is_named(two, line, message):
             command(_APP)
         assert "\n" not in str(raised.value)
     assert not pathlib.Path("compare.html").exists()
+
+
+def test_curves_that_do_not_overlap_have_no_middle():
+    late, early = Series("a", [3, 4], [1.0, 2.0]), Series("a", [1], [5.0])
+    assert len(_middle([late, early]).x) == 0
+    assert list(_middle([early, late]).x) == [1]

@@ -8,7 +8,19 @@ from typing import Any
 import jax.random as jr
 import pytest
 
-from zero_app import App, FixedLadder, ladder_of, run, save_player, Trained, uct, UsageError
+from zero_app import (
+    App,
+    elo_ladder,
+    FixedLadder,
+    ladder_of,
+    run,
+    RunFiles,
+    RunFolder,
+    save_player,
+    Trained,
+    uct,
+    UsageError,
+)
 from zero_envs.testing import Nim
 from zero_train import EloLadder, match, PolicyActor, RandomActor
 
@@ -93,3 +105,13 @@ def test_uct_wins_where_it_can():
     player = uct(env, num_playouts=200)
     options: dict[str, Any] = dict(num_games=20, max_steps=9, key=jr.key(0), opening_plies=0)
     assert match(env, player, RandomActor(), **options).outcomes[:10].tolist() == [1] * 10
+
+
+def test_a_run_that_has_forgotten_its_ratings_has_none(tmp_path):
+    loop: Any = build(Config())
+    with RunFolder.create(tmp_path / "run", {}) as folder:
+        rated = folder.path / "elo.json"
+        rated.write_text('{"players": []}')
+        files = RunFiles(folder, [], pytest.fail)
+        elo_ladder(Config(), loop, files, baselines={}, games=2, simulations=0)
+        assert not rated.exists()

@@ -287,7 +287,11 @@ def test_a_request_that_does_not_come_is_not_waited_for(monkeypatch):
         assert _status_of(where) == 200
 
 
-@pytest.mark.parametrize("host, port", [("127.0.0.1", None), ("nowhere.invalid", 0)])
+@pytest.mark.parametrize(
+    "host, port",
+    [("127.0.0.1", None), ("nowhere.invalid", 0), ("\u00e4" * 64, 0), ("\udcff", 0)],
+    ids=["taken", "unknown", "too long", "no text"],
+)
 def test_an_address_that_cannot_be_had_is_named(host, port):
     class Serve(AbstractServe):
         def services(self, app):

@@ -40,7 +40,7 @@ from zero_app import (
     write_report,
 )
 from zero_app._run._manifest import read_manifest, write_manifest
-from zero_app._run._players import has_player
+from zero_app._run._players import _origin, has_player
 from zero_envs.testing import Nim
 from zero_train import AbstractAgent, template
 
@@ -383,6 +383,13 @@ def test_the_report_shows_names_and_never_runs_them(app, folder, tmp_path):
     text = write_report(app, mine).read_text()
     assert "&lt;img src=x" in text and "&lt;script&gt;" in text
     assert "<img" not in text and "<script" not in text
+
+
+def test_a_player_is_of_the_start_before_it(tmp_path):
+    """What goes on after it has not trained it."""
+    rows = [{"step": 0, "command": "a"}, {"step": 2, "command": "b"}]
+    (tmp_path / "starts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [_origin(tmp_path, step)["command"] for step in (0, 2, 3)] == ["a", "a", "b"]
 
 
 # Configurations of other versions.

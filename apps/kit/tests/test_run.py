@@ -286,3 +286,10 @@ def test_one_signal_asks_and_two_interrupt(number):
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_any_time_may_be_given():
+    with StopSignal(6e10) as stop:  # longer than a thread can wait
+        assert stop._timer is not None
+        stop._timer.join(0.1)
+        assert stop._timer.is_alive() and not stop.requested

@@ -229,6 +229,25 @@ def test_a_tracker_that_raises_is_one_line(make):
     assert line.startswith("It failed (no route to host), and gets no more steps. The run goes on")
 
 
+def test_a_tracker_that_failed_is_not_waited_for():
+    """Also where its queue was full before."""
+    offline, said = threading.Event(), []
+
+    def make():
+        offline.wait(60)
+        raise ConnectionError
+
+    sink = BackgroundSink("It", make, room=1, patience=60, tell=said.append)
+    for step in range(3):
+        sink.log(step, {})
+    offline.set()
+    while not sink._thread.done():
+        time.sleep(0.01)
+    began = time.monotonic()
+    sink.close()
+    assert time.monotonic() - began < 5
+
+
 def test_a_tracker_that_hangs_delays_nothing():
     released, said = threading.Event(), []
     tracker = _Tracker(0, lambda: released.wait(60))

@@ -116,6 +116,47 @@ def test_a_trial_of_several_seeds_is_worth_their_mean(tmp_path):
     assert sorted(x.name for x in (out / "trial-0").iterdir()) == ["seed-2", "seed-6"]
 
 
+def test_the_time_of_a_sweep_is_that_of_all_seeds_together(tmp_path, monkeypatch):
+    ends, real = [], _sweep.train
+
+    def train(app, config, options, preset, *, began=None, told):
+        ends.append((began or time.monotonic()) + 60 * options.max_minutes)
+        return real(app, config, options, preset, began=began, told=told)
+
+    monkeypatch.setattr(_sweep, "train", train)
+    go(tmp_path / "timed", "--over", "kind=a", "--trials=1", "--seeds", "2", "6", "--minutes=1")
+    assert len(ends) == 2 and ends[0] == pytest.approx(ends[1], abs=1e-3)
+
+
+def test_a_grid_has_all_points_that_differ(tmp_path):
+    """However near they are to each other."""
+    rates = [1.0, 1.000001, 1.000002, 1.000003]
+    out = tmp_path / "near"
+    go(out, "--sampler=grid", "--over", f"rate={','.join(map(str, rates))}", "--trials=4")
+    assert sorted(x.params["rate"] for x in trials(out)) == rates
+
+
+def test_a_point_that_two_workers_enqueue_is_tried_once(tmp_path, monkeypatch):
+    enqueue = optuna.Study.enqueue_trial
+
+    def twice(study, point, attributes=None):
+        for _ in range(1 if attributes else 2):
+            enqueue(study, point, attributes)
+
+    monkeypatch.setattr(optuna.Study, "enqueue_trial", twice)
+    out = tmp_path / "twice"
+    go(out, *GRID)
+    done = [(x.params["rate"], x.params["kind"]) for x in trials(out) if x.value is not None]
+    assert sorted(done) == [(0.1, "a"), (0.1, "b"), (0.5, "a"), (0.5, "b")]
+
+
+@pytest.mark.parametrize("name", ["{b}", "{}", "lr?"])
+def test_a_folder_that_no_database_can_be_in_is_refused(tmp_path, name):
+    with pytest.raises(UsageError, match="give a name without"):
+        go(tmp_path / name, "--over", "kind=a", "--trials=1")
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_trial_below_the_median_is_ended(tmp_path):
     out = tmp_path / "pruned"
     # The median is known after five trials; they come in this order.

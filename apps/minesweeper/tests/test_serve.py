@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from zero_app import Question, Service
+from zero_app import App, Question, Service, UsageError
 from zero_app._play._service import Refusal
 from zero_envs import Minesweeper
 from zero_minesweeper._agents import build_agent
 from zero_minesweeper._config import Config
-from zero_minesweeper._serve import service
-from zero_minesweeper._table import Table
+from zero_minesweeper._serve import Serve, service
+from zero_minesweeper._table import Table, TableArguments
 
 from .helpers import exact, LAYOUTS, MINES, NUMBERS, SIZE
 
@@ -137,3 +137,19 @@ def test_an_unknown_risk_is_null():
     thought = other.answer(Question(tuple(moves[:8]), think=True, seed=1))["thought"]
     assert {move["risk"] for move in thought["moves"]} == {None}
     json.dumps(thought, allow_nan=False)
+
+
+def test_a_board_whose_beliefs_have_no_room_is_not_offered(monkeypatch):
+    """And the board that was asked for is."""
+    built, usual = [], _service()
+
+    def one(table, env):
+        built.append((env.rows, env.columns))
+        if env.rows == 16:
+            raise UsageError("belief would take 9 GB")
+        return Service(env, usual._players, usual.page)
+
+    monkeypatch.setattr("zero_minesweeper._serve.service", one)
+    monkeypatch.setattr(TableArguments, "at", lambda *_: Table(ENV))
+    services = Serve().services(App("any", "Any.", {}, lambda config: pytest.fail()))
+    assert [x._env.num_actions for x in services] == [ENV.num_actions, 81] and len(built) == 4

@@ -1,11 +1,12 @@
 """`minesweeper serve`: boards in the browser, with the exact risks of their cells."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
 import tyro
 
-from zero_app import AbstractBoard, AbstractServe, App, Game, Page, Service
+from zero_app import AbstractBoard, AbstractServe, App, Game, Page, Service, UsageError
 from zero_envs import Minesweeper
 from zero_train import AbstractActor
 
@@ -35,10 +36,14 @@ class Serve(AbstractServe):
         boards = {(env.rows, env.columns, env.num_mines): env.max_states}
         for rows, columns, mines, max_states in _BOARDS:
             boards.setdefault((rows, columns, mines), max_states)
-        return [
-            service(usual, Minesweeper(*board, pays="win", max_states=max_states))
-            for board, max_states in boards.items()
-        ]
+        asked, *others = (
+            Minesweeper(*board, pays="win", max_states=most) for board, most in boards.items()
+        )
+        services = [service(usual, asked)]
+        for other in others:
+            with contextlib.suppress(UsageError):  # its beliefs take more memory than there is
+                services.append(service(usual, other))
+        return services
 
 
 def service(table: Table, env: Minesweeper) -> Service:

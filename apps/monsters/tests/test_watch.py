@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from zero_app import load, Moment
+from zero_app import load, Moment, UsageError
 from zero_envs import Monsters, MonstersState
 from zero_monsters import _watch
 from zero_monsters._app import APP
@@ -134,6 +134,8 @@ def test_scenes_follow_the_rules(tiny_run, oracle_of):
     """Each state comes of the one before by the move that was shown, and the end of its rewards."""
     trained = load(APP, tiny_run)
     actor = build_actor(trained.config, trained.player, "network")[0]
+    with pytest.raises(UsageError, match="--simulations 8 was given with --planner network"):
+        build_actor(trained.config, trained.player, "network", 8)
     env = build_env(trained.config)
     moved = jax.jit(lambda state, move: (env.afterstate(state, move), env.observe(state).legal))
     for episode in range(3):

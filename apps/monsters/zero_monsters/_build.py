@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from zero_app import as_usage_error, loop_of
+from zero_app import as_usage_error, loop_of, UsageError
 from zero_envs import Monsters
 from zero_memory import TrajectoryBuffer
 from zero_nets import BoardSymmetries, ValueSupport
@@ -68,6 +68,11 @@ def build_actor(
     assert isinstance(player, PlanningActor)
     trained: Any = player.model
     if planner == "network":
+        if simulations is not None:
+            raise UsageError(
+                f"--simulations {simulations} was given with --planner network, which does not "
+                "search; leave it out."
+            )
         return PolicyActor(trained.evaluate), 0
     number = config.player_simulations if simulations is None else simulations
     with as_usage_error():

@@ -288,3 +288,10 @@ def test_the_browser_and_the_terminal_keep_games_as_pgn(start, tmp_path):
     session.run()
     _, names, _ = read_record(start, path.read_text())
     assert names[0] == "d2d4" and tuple(names) == session.game.moves and len(names) == 2
+
+
+def test_a_long_word_takes_no_longer(start):
+    """Minutes of a regular expression would stop a server for everybody."""
+    with pytest.raises(ValueError) as e:
+        read_record(start, f"1. {'+' * 200_000}x")
+    assert len(str(e.value)) < 200

@@ -481,3 +481,9 @@ def test_who_repeats_a_position_has_lost_without_counting(service):
     answer = service.answer(Question(names, komi=60.0))
     assert (answer["winner"], answer["result"]) == (0, "black wins")
     assert "RE[B+F]" in answer["text"]
+
+
+def test_many_blanks_take_no_longer(start):
+    """Minutes of a regular expression would stop a server for everybody."""
+    with pytest.raises(ValueError, match="'1 1' is no komi"):
+        read_record(start, f"(;SZ[9]KM[1{' ' * 200_000}1])")

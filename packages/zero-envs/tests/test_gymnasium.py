@@ -120,6 +120,7 @@ def test_observations_are_pytrees():
             "grey": spaces.Box(0, 255, (6, 5), np.uint8),
             "plane": spaces.Box(0, 1, (7,), np.uint8),
             "frames": spaces.Box(0, 255, (4, 6, 6), np.uint8),
+            "board": spaces.Box(0, 255, (4, 4, 6), np.uint8),
         }
     )
     env = toy(seen)
@@ -136,6 +137,7 @@ def test_observations_are_pytrees():
     np.testing.assert_array_equal(features["several"], np.concatenate(each, axis=1))
     for name, seen in (
         ("image", state["image"]),
+        ("board", state["board"]),
         ("grey", state["grey"][..., None]),
         ("frames", np.moveaxis(state["frames"], 1, 3)),
     ):

@@ -18,6 +18,7 @@ from jumanji.environments.routing.cleaner.env import Cleaner
 from jumanji.environments.routing.snake.env import Snake
 from jumanji.environments.routing.sokoban.env import Sokoban
 from jumanji.environments.routing.sokoban.generator import SimpleSolveGenerator
+from jumanji.wrappers import AutoResetWrapper
 
 from zero_envs import JumanjiEnvironment
 
@@ -177,6 +178,8 @@ def test_hidden_states():
     assert JumanjiEnvironment(Own(4, 4), hidden=True).hidden
     with pytest.raises(ValueError, match="Own.*pass hidden=True or False"):
         JumanjiEnvironment(Own(4, 4))
+    with pytest.raises(ValueError, match="AutoResetWrapper resets within a step"):
+        JumanjiEnvironment(AutoResetWrapper(Own(4, 4)), hidden=True)
 
 
 def test_jumanji_missing(monkeypatch: Any):

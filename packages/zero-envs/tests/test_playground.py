@@ -22,6 +22,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from mujoco_playground import registry
     from mujoco_playground._src import mjx_env
+    from mujoco_playground._src.wrapper import BraxAutoResetWrapper
 
 
 class Sum:
@@ -169,6 +170,7 @@ def test_robots_are_not_downloaded(monkeypatch, tmp_path):
         ({"env": "CartpoleBalance", "vision_config": {}}, "cannot be given .*; give plain values"),
         ({"env": Sum()}, "not one of Playground's own.* pass hidden=True or False"),
         ({"env": Sum(), "hidden": False, "bounds": (1.0, -1.0)}, "low below high"),
+        ({"env": BraxAutoResetWrapper(Sum())}, "BraxAutoResetWrapper resets within a step"),
         ({"env": Sum}, "give a name or an MjxEnv"),
     ],
 )

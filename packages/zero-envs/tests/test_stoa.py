@@ -179,6 +179,19 @@ def test_what_jumanji_is_through_stoa():
     jax.tree.map(np.testing.assert_array_equal, *transitions)
 
 
+class Mine(stoa.AutoResetWrapper):
+    pass
+
+
+class Halves(Guess):
+    """What it shows begins as an integer."""
+
+    def step(self, state: Any, action: Any, env_params=None) -> Any:
+        state, seen = super().step(state, action, env_params)
+        coin = seen.observation["coin"] + jnp.float32(0.5)
+        return state, seen.replace(observation=seen.observation | {"coin": coin})
+
+
 @pytest.mark.parametrize("env", [Guess(), Steer()], ids=["discrete", "continuous"])
 def test_every_promise_is_kept(env):
     report = check_environment(stoa_environment(env, hidden=False), key=jr.key(0), num_steps=5)
@@ -194,12 +207,14 @@ def test_every_promise_is_kept(env):
             False,
             "<RecordEpisodeMetrics>.: AutoResetWrapper resets",
         ),
-        (VmapWrapper(Guess()), False, "VmapWrapper resets within a step or steps a batch"),
+        (VmapWrapper(Guess()), False, "VmapWrapper resets within a step, .* or steps a batch"),
+        (Mine(Guess()), False, "<Mine>.: AutoResetWrapper resets within a step"),
         (Guess(), None, "pass hidden=True or hidden=False"),
         (Guess, False, "give an environment of Stoa"),
         (Components(), False, "wrap it in stoa.MultiDiscreteToDiscreteWrapper"),
         (Unbounded(), False, r"no bounds .*pass bounds=\(low, high\)"),
         (Named(), False, "its actions are a DictSpace"),
+        (Halves(), False, "<Halves>.: an array of int32 goes on as float32.*begin with float32"),
         (stoa.PGXToStoa(pgx.make("tic_tac_toe")), False, r"rewards of shape \[2\]"),
     ],
 )

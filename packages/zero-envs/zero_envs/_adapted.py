@@ -210,13 +210,25 @@ def _step(
         truncated=jnp.asarray(after.truncated, jnp.bool_),
     )
     made = (without_keys(after.state), after.observation)
-    # A library may begin with a Python number and go on with an array of another dtype.
     kept = jax.tree.map(
-        lambda old, new: jnp.where(state.over, old, jnp.asarray(new, old.dtype)),
+        lambda old, new: jnp.where(state.over, old, _as_before(library, old, new)),
         (state.position, state.observation),
         made,
     )
     return AdaptedState(*kept, over=transition.last), transition
+
+
+def _as_before(library: Library, old: Array, new: Any) -> Array:
+    """An array in the dtype that it begins with: a library may begin with a Python number and go on
+    with an array of another dtype."""
+    new = jnp.asarray(new)
+    floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in (old, new)]
+    if floats == [False, True]:
+        raise ValueError(
+            f"{library.call}(<{library.name}>): an array of {old.dtype} goes on as {new.dtype} "
+            f"after a step, which would be cut down; begin with {new.dtype}."
+        )
+    return new.astype(old.dtype)
 
 
 def _without_mask(observation: Any) -> tuple[PyTree[Array], Array | None]:

@@ -131,6 +131,39 @@ def check_foreign(call: str, given: Any, allowed: str, *names: str) -> None:
         raise ValueError(f"{call}({given!r}): give {allowed}.")
 
 
+#: The wrappers of brax, Jumanji, Playground and Stoa that reset within a step, after which the
+#: final state cannot be had, end episodes by themselves, or step a batch.
+_RESETTING = frozenset(
+    {
+        "AutoResetWrapper",
+        "BraxAutoResetWrapper",
+        "BraxDomainRandomizationVmapWrapper",
+        "CachedAutoResetWrapper",
+        "DomainRandomizationVmapWrapper",
+        "EpisodeWrapper",
+        "GymnaxToStoa",
+        "OptimisticResetVmapWrapper",
+        "VmapAutoResetWrapper",
+        "VmapWrapper",
+    }
+)
+
+
+def check_unwrapped(call: str, env: Any) -> None:
+    """Raises a `ValueError` where a wrapper of an environment, or a class above it, is one that no
+    environment of zero can have."""
+    part = env
+    while part is not None:
+        names = {kind.__name__ for kind in type(part).__mro__}
+        for name in names & _RESETTING:
+            raise ValueError(
+                f"{call}(<{type(env).__name__}>): {name} resets within a step, ends episodes or "
+                "steps a batch; pass the environment inside of it."
+            )
+        fields = getattr(part, "__dict__", {})
+        part = fields.get("_env", fields.get("env"))
+
+
 def check_no_options(call: str, env: Any, options: Iterable[str]) -> None:
     """Raises a `ValueError` for options beside an environment that is no name but made already."""
     if (options := list(options)) and not isinstance(env, str):

@@ -352,6 +352,6 @@ def _features(space: Any, state: Array) -> Array:
         return state
     if state.ndim == 2:
         state = state[..., None]
-    elif state.ndim == 3 and state.shape[0] < state.shape[2]:
+    elif state.ndim == 3 and state.shape[0] < min(state.shape[1:]):
         state = jnp.moveaxis(state, 0, 2)
     return state.astype(jnp.float32) / max(1.0, float(np.max(space.high)))

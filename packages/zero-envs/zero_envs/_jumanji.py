@@ -24,6 +24,7 @@ from ._environment import (
 from ._foreign import (
     check_foreign,
     check_no_options,
+    check_unwrapped,
     default_numerics,
     import_or_explain,
     raw_key,
@@ -283,6 +284,7 @@ def _make(call: str, env: Any, hidden: bool | None, options: dict[str, Any]) -> 
     else:
         check_no_options(call, env.unwrapped if hasattr(env, "unwrapped") else env, options)
         check_foreign(call, env, "an id or a jumanji.Environment", "action_spec", "unwrapped")
+        check_unwrapped(call, env)
         env, limit = _unlimited(env)
     num_values = _num_values(call, env)
     with default_numerics(f"jumanji's {_name(env)}"):

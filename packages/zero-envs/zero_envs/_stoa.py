@@ -6,22 +6,10 @@ from typing import Any
 from jaxtyping import Array
 
 from ._adapted import AdaptedEnvironment, continuous, ContinuousAdaptedEnvironment, Library, Stepped
-from ._foreign import Bounds, check_foreign, default_numerics, import_or_explain
+from ._foreign import Bounds, check_foreign, check_unwrapped, default_numerics, import_or_explain
 
 
 _CALL = "stoa_environment"
-
-# The classes of Stoa that reset within a step, after which the final state cannot be had, or that
-# step a batch.
-_RESETTING = frozenset(
-    {
-        "AutoResetWrapper",
-        "CachedAutoResetWrapper",
-        "GymnaxToStoa",
-        "OptimisticResetVmapWrapper",
-        "VmapWrapper",
-    }
-)
 
 
 def stoa_environment(
@@ -48,31 +36,27 @@ def stoa_environment(
     """
     spaces = import_or_explain("stoa.spaces", _CALL, "stoa")
     check_foreign(_CALL, env, "an environment of Stoa", "reset", "step", "action_space")
-    kinds = [type(part).__name__ for part in _layers(env)]
-    if found := [kind for kind in kinds if kind in _RESETTING]:
-        raise ValueError(
-            f"{_CALL}(<{kinds[0]}>): {found[0]} resets within a step or steps a batch, and here "
-            "episodes end; pass an environment without it (of gymnax: gymnax_environment)."
-        )
+    check_unwrapped(_CALL, env)
+    kind = type(env).__name__
     if hidden is None:
         raise ValueError(
-            f"{_CALL}(<{kinds[0]}>): it is not known whether its state is fully observable; pass "
+            f"{_CALL}(<{kind}>): it is not known whether its state is fully observable; pass "
             "hidden=True or hidden=False."
         )
-    library = Library(_CALL, kinds[0], *_functions(env))
+    library = Library(_CALL, kind, *_functions(env))
     known: dict[str, Any] = {"hidden": hidden, "max_steps": max_steps}
-    with default_numerics(kinds[0]):
+    with default_numerics(kind):
         space = env.action_space()
     if isinstance(space, spaces.DiscreteSpace):
         return AdaptedEnvironment(library=library, num_actions=int(space.num_values), **known)
     if isinstance(space, spaces.MultiDiscreteSpace):
         raise ValueError(
-            f"{_CALL}(<{kinds[0]}>): its actions have several components; wrap it in "
+            f"{_CALL}(<{kind}>): its actions have several components; wrap it in "
             "stoa.MultiDiscreteToDiscreteWrapper."
         )
     if not isinstance(space, spaces.ArraySpace):
         raise ValueError(
-            f"{_CALL}(<{kinds[0]}>): its actions are a {type(space).__name__}; give an environment "
+            f"{_CALL}(<{kind}>): its actions are a {type(space).__name__}; give an environment "
             "with a DiscreteSpace or a BoundedArraySpace."
         )
     low, high = getattr(space, "minimum", -math.inf), getattr(space, "maximum", math.inf)
@@ -96,11 +80,3 @@ def _functions(env: Any) -> tuple[Any, Any]:
         return Stepped(after, seen.observation, seen.reward, terminated, seen.last() & ~terminated)
 
     return reset, step
-
-
-def _layers(env: Any) -> list[Any]:
-    """The wrappers around an environment, the outermost first, and the environment."""
-    found = [env]
-    while (inner := vars(found[-1]).get("_env")) is not None:
-        found.append(inner)
-    return found

@@ -139,6 +139,16 @@ def test_dueling_noise_reaches_every_layer_and_nothing_else():
     assert np.abs(np.mean(noisy, axis=0) - silent).max() < 0.15
 
 
+def test_a_scale_is_that_of_noisy_layers_too():
+    build = lambda kind, **options: nets.build(kind, SIZE, (4,), noise=0.2, **options)
+    half, whole = (build(zero_nets.LinearHead, scale=scale).linear for scale in (0.5, 1.0))
+    np.testing.assert_allclose(half.weight, 0.5 * whole.weight, rtol=1e-5)
+    np.testing.assert_allclose(half.bias, 0.5 * whole.bias, rtol=1e-5)
+    np.testing.assert_array_equal(half.weight_noise, whole.weight_noise)
+    dueling = build(zero_nets.Dueling, scale=0.0)
+    np.testing.assert_array_equal(nets.one(dueling, jnp.ones(SIZE)), np.zeros(4))
+
+
 def test_heads_do_not_compute_in_half_precision():
     for name in POLICIES:
         constructor, args, kwargs = POLICIES[name]

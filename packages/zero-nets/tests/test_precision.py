@@ -137,3 +137,14 @@ def test_actions_that_a_board_does_not_have(action, unhooked):
         board.action(action, 1)
     if getattr(action, "dtype", None) == jnp.int32 and action.ndim == 0:
         assert jax.jit(board.action)(action, 1) == -1
+
+
+@pytest.mark.parametrize("dtype", [jnp.bool_, jnp.uint8, jnp.int32, jnp.bfloat16])
+def test_layers_take_numbers_of_any_dtype(dtype):
+    noisy = zero_nets.NoisyLinear(3, 2, key=jr.key(0))
+    conv = zero_nets.Conv(1, 2, key=jr.key(1))
+    for layer, x in ((lambda x: noisy(x, key=jr.key(2)), [1, 0, 1]), (conv, [[[1], [0], [1]]])):
+        given = jnp.array(x, dtype)
+        np.testing.assert_array_equal(layer(given), layer(given.astype(jnp.float32)))
+    board = jnp.ones((3, 3, 1), dtype)
+    assert zero_nets.MixedPrecision(conv, jnp.bfloat16)(board).dtype == jnp.float32

@@ -54,7 +54,8 @@ class Concatenate(eqx.Module):
     """Concatenates all arrays of all inputs into one vector, in the order of their leaves.
 
     Use it for an observation of several arrays, or for an embedding and a continuous action.
-    Booleans and integers are cast to float32.
+    Booleans and integers are cast to the dtype of the floating-point ones, or without any to
+    float32.
     """
 
     def __call__(

@@ -7,7 +7,7 @@ import jax
 import jax.lax as lax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from ._checks import as_cells, check_choice, check_number, check_shape, check_sizes, numbers
 from ._precision import wide
@@ -56,10 +56,10 @@ class Conv(eqx.Module):
         self.padding = padding
 
     def __call__(
-        self, x: Float[Array, "rows columns in_channels"], *, key: PRNGKeyArray | None = None
+        self, x: Shaped[Array, "rows columns in_channels"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "out_rows out_columns out_channels"]:
         del key
-        x = as_cells(x, self.weight.shape[2])
+        x = as_cells(x, self.weight.shape[2]).astype(self.weight.dtype)
         y = lax.conv_general_dilated(
             x[None],
             self.weight,
@@ -189,10 +189,11 @@ class NoisyLinear(eqx.Module):
         self.bias_noise = jnp.full((out_size,), noise * bound, jnp.float32)
 
     def __call__(
-        self, x: Float[Array, " in_size"], *, key: PRNGKeyArray | None = None
+        self, x: Shaped[Array, " in_size"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " out_size"]:
         check_shape("x", x, self.weight.shape[1:])
-        y = self.weight @ numbers(x) + self.bias
+        x = numbers(x).astype(self.weight.dtype)
+        y = self.weight @ x + self.bias
         if key is None:
             return y
         ikey, okey = jr.split(key)
@@ -216,9 +217,20 @@ def linear(
 
 
 def maybe_noisy(
-    in_size: int, out_size: int, *, noise: float | None, scale: float = 2**0.5, key: PRNGKeyArray
+    in_size: int,
+    out_size: int,
+    *,
+    noise: float | None,
+    scale: float | None = None,
+    key: PRNGKeyArray,
 ) -> eqx.nn.Linear | NoisyLinear:
-    """A noisy linear layer if `noise` is a number, else an orthogonal one."""
+    """A noisy linear layer if `noise` is a number, else an orthogonal one. `scale` multiplies the
+    initial weights: those of the paper, or orthogonal ones, which it is sqrt 2 for by default."""
     if noise is None:
-        return linear(in_size, out_size, scale=scale, key=key)
-    return NoisyLinear(in_size, out_size, noise=noise, key=key)
+        return linear(in_size, out_size, scale=2**0.5 if scale is None else scale, key=key)
+    layer = NoisyLinear(in_size, out_size, noise=noise, key=key)
+    if scale is None:
+        return layer
+    check_number(scale=scale)
+    parts = (scale * layer.weight, scale * layer.bias)
+    return eqx.tree_at(lambda layer: (layer.weight, layer.bias), layer, parts)

@@ -99,8 +99,9 @@ class ValueSupport(eqx.Module):
         check_shape("value", value, ())
         value = real(value)
         atoms = jnp.asarray(self.atoms, value.dtype)
-        if self.transform:
-            value = signed_hyperbolic(value)
+        if self.transform:  # of infinity it would be NaN
+            most = float(jnp.finfo(value.dtype).max)
+            value = signed_hyperbolic(jnp.clip(value, -most, most))
         value = jnp.clip(value, atoms[0], atoms[-1])
         # The probability of an atom falls linearly from 1 at the atom to 0 at its neighbours. The
         # slopes are divided by the gaps themselves, so an atom is encoded as exactly one-hot.

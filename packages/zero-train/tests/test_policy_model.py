@@ -11,12 +11,13 @@ import pytest
 import scipy.special
 from jaxtyping import Array, Float
 
-from zero_envs import Observation
+from zero_envs import AbstractFactoredEnvironment, Observation, Transition
 from zero_search import AbstractProposalModel
 from zero_train import PolicyModel
+from zero_train._policies import ActorCriticEvaluator
 
 from .actor_critics import Aim, AimState, assert_same, DIMS, GaussianNet, particle_search, ValueNet
-from .policies import Gaussian
+from .policies import Categorical, Gaussian
 
 
 ENV = Aim(max_steps=2)
@@ -89,6 +90,32 @@ def test_a_search_of_one_step_weighs_by_one_step(states):
             wanted = scipy.special.softmax(np.array(advantages) / 0.7)
             np.testing.assert_allclose(found.weights[i], wanted, rtol=1e-4, atol=1e-6)
     assert len(traces) == 1
+
+
+class Parts(AbstractFactoredEnvironment[Any]):
+    """Actions of two components, of which the second may not be its last value."""
+
+    num_values: Any = (2, 3)
+    hidden: Any = False
+
+    def init(self, *, key):
+        del key
+        return jnp.zeros(1)
+
+    def step(self, state, action, *, key):
+        del action, key
+        return state, Transition(jnp.float32(0), jnp.float32(1), jnp.bool_(False))
+
+    def observe(self, state):
+        return Observation(state, jnp.array([1, 1, 1, 1, 0], jnp.bool_))
+
+
+def test_networks_propose_actions_of_several_components():
+    evaluator = ActorCriticEvaluator(lambda x: Categorical(jnp.zeros(5)), jnp.sum, None)
+    model, keys = PolicyModel(Parts(), evaluator), jr.split(jr.key(0), 2)
+    policy, value = model.propose(jnp.ones((2, 1)), key=keys)
+    np.testing.assert_array_equal(policy.logits, [[0, 0, 0, 0, -np.inf]] * 2)
+    np.testing.assert_array_equal(value, [1, 1])
 
 
 def test_what_the_player_cannot_see_is_refused():

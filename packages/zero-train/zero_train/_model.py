@@ -36,8 +36,9 @@ PerAction = Float[Array, "batch actions"]
 Prediction = tuple[PerAction, Floats]
 Stepped = tuple[State, Floats, Floats, Bool[Array, " batch"]]
 
-#: The policy logits `[actions]` and the value `[]` of ONE observation, for the player to move.
-Evaluator = Callable[[Observation], tuple[Array, Array]]
+#: The policy, or its logits `[actions]`, and the value `[]` of ONE observation, for the player to
+#: move.
+Evaluator = Callable[[Observation], tuple[Any, Array]]
 
 
 @runtime_checkable
@@ -101,9 +102,10 @@ def evaluate_batch(evaluate: Evaluator, obs: Observation) -> Prediction:
         )
     found = jax.vmap(evaluate)(obs)
     pair = isinstance(found, tuple | list) and len(found) == 2
-    if not pair or not all(isinstance(x, Array) for x in found):
-        raise ValueError("evaluate(obs) must return two arrays: logits and a value")
-    logits, value = found
+    logits, value = found if pair else (None, None)
+    logits = getattr(logits, "logits", logits)  # of a policy
+    if not isinstance(logits, Array) or not isinstance(value, Array):
+        raise ValueError("evaluate(obs) must return logits, or a policy that has some, and a value")
     if logits.shape != legal.shape or value.shape != legal.shape[:1]:
         raise ValueError(
             f"evaluate(obs) returned logits of shape {logits.shape[1:]} and a value of shape "
@@ -133,8 +135,9 @@ class EnvironmentModel(
 
     - `env`: a discrete environment. If it is `hidden` it must be able to `resample`. It may say by
         an attribute `random` that its `step` draws.
-    - `evaluate`: returns the logits and the value of an [`zero_envs.Observation`][]. Illegal logits
-        are masked here. Give a pytree (a [`zero_train.FeatureEvaluator`][]) and new parameters do
+    - `evaluate`: returns logits, or a policy that has some, and the value of an
+        [`zero_envs.Observation`][]. Illegal logits are masked here. Give a pytree (a
+        [`zero_train.FeatureEvaluator`][]) and new parameters do
         not compile anew.
     - `gamma`: the discount factor, above 0 and up to 1: it multiplies the signed discounts of the
         environment. Values that the evaluator learned with one gamma should be searched with it.

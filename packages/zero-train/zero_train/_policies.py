@@ -90,9 +90,8 @@ def drawn(policy: Any, key: PRNGKeyArray, *, greedy: bool) -> tuple[Any, Float[A
 
 
 class ActorCriticEvaluator(eqx.Module):
-    """Networks of the features, normalised by the `statistics` if there are any, as one evaluator.
-    With legal actions in the observation it returns logits, as planners over discrete actions need,
-    otherwise the policy."""
+    """Networks of the features, normalised by the `statistics` if there are any, as one evaluator,
+    which returns the policy and the value."""
 
     policy: Callable[[Any], Any]
     critic: Callable[[Any], Array]
@@ -100,8 +99,7 @@ class ActorCriticEvaluator(eqx.Module):
 
     def __call__(self, obs: Observation) -> tuple[Any, Float[Array, ""]]:
         features = normalised(self.statistics, obs.features)
-        policy = self.policy(features)
-        return (policy if obs.legal is None else policy.logits), self.critic(features)
+        return self.policy(features), self.critic(features)
 
 
 def normalised(statistics: Any, features: PyTree[Array]) -> PyTree[Array]:

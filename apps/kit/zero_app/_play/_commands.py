@@ -124,12 +124,13 @@ class AbstractServe(AbstractPlayerCommand):
     def _listening(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
+            self.host.encode("idna")  # else what no host can be called is no `OSError`
             # `::` is for IPv4 too, which the machine's name may lead to.
             both = self.host == "::" and socket.has_dualstack_ipv6()
             return socket.create_server((self.host, self.port), family=family, dualstack_ipv6=both)
-        except OSError as e:
+        except (OSError, UnicodeError) as e:
             # Python appends the address.
-            why = str(e.strerror).partition(" (while attempting")[0]
+            why = str(getattr(e, "strerror", e)).partition(" (while attempting")[0]
             raise UsageError(
                 f"cannot listen at --host {self.host} --port {self.port} ({why}); give another, or "
                 "--port 0 for any free one."

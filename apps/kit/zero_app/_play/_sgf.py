@@ -158,7 +158,8 @@ class Sgf(AbstractRecord):
         by_fox = "foxwq" in "".join(root.get("AP", []))
         if komi in _HUNDREDTHS and (by_fox or int(komi) > self.size**2):
             komi = str(_HUNDREDTHS[komi])
-        komi = re.sub(r"(?:\s*\u00bd|(?:^|\s+|(?<=-))1/2)$", ".5", komi).replace(",", ".")
+        komi = " ".join(komi.split())  # else many blanks take long
+        komi = re.sub(r"(?: ?\u00bd|(?:^| |(?<=-))1/2)$", ".5", komi).replace(",", ".")
         if not re.fullmatch("[0-9]{1,3}", handicap) or int(handicap) > self.size**2:
             raise ValueError(
                 f"HA[{ascii(handicap[:20])[1:-1]}] is no handicap; give a number of stones up to "

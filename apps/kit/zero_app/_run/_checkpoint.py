@@ -190,13 +190,16 @@ class Checkpoints:
         damages: list[str] = []
 
         def first() -> int | None:
-            for step in steps():
-                try:
-                    check_files(self._folders()[step], step)
-                except Damage as e:
-                    damages.append(str(e))
-                else:
-                    return step
+            while not damages:  # else all were removed meanwhile, by a run that goes on
+                for step in steps():
+                    if (folder := self._folders().get(step)) is None:
+                        continue
+                    try:
+                        check_files(folder, step)
+                    except Damage as e:
+                        damages.append(str(e))
+                    else:
+                        return step
             return None
 
         found = first() if zero_train.is_writer() else None

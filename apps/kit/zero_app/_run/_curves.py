@@ -97,9 +97,9 @@ def _middle(curves: Sequence[Series]) -> Series:
     first, *others = curves
     if not others:
         return first
-    if not all(len(one.x) for one in curves):
+    x = [at for at in first.x if all(len(one.x) and at <= one.x[-1] for one in others)]
+    if not x:
         return Series(first.label, [], [])
-    x = [at for at in first.x if at <= min(one.x[-1] for one in others)]
     y = np.stack([np.interp(x, one.x, one.y) for one in curves], axis=-1)
     return Series(first.label, x, zero_train.interquartile_mean(y[..., None]).tolist())
 

@@ -314,7 +314,9 @@ class StopSignal:
         there is none."""
         self.requested = self.over = False
         self.name: str | None = None
-        self._timer = None if seconds is None else threading.Timer(max(0, seconds), self._end)
+        self._timer = None
+        if seconds is not None:
+            self._timer = threading.Timer(min(max(0, seconds), threading.TIMEOUT_MAX), self._end)
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignal":

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax.random as jr
 
-from zero_train import AbstractActor, EloLadder, Loop, OPENING_PLIES
+from zero_train import AbstractActor, EloLadder, is_writer, Loop, OPENING_PLIES
 
 from .._command._config import AbstractConfig
 from .._command._errors import UsageError
@@ -181,6 +181,8 @@ def elo_ladder(
 
     if rows:
         rated()
+    elif is_writer():  # a resumed run may have forgotten all that was rated
+        (files.folder.path / "elo.json").unlink(missing_ok=True)
     return evaluate
 
 

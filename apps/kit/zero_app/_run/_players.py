@@ -283,7 +283,9 @@ def _stored(array: "jax.Array", half: bool) -> np.ndarray:
 
 def _origin(folder: pathlib.Path, step: int) -> dict[str, Any]:
     """What the player of this step was trained with."""
-    starts = [row for row in read_lines(folder / "starts.jsonl") if row["step"] <= step]
+    rows = read_lines(folder / "starts.jsonl")
+    # What goes on after this step has not trained it.
+    starts = [row for row in rows if row["step"] < step] or rows[:1]
     made = {**starts[-1]} if starts else {}
     return {name: made[name] for name in made if name not in ("step", "preset")}
 

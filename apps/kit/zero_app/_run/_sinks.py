@@ -204,6 +204,8 @@ class BackgroundSink:
 
     def close(self) -> None:
         """Waits until everything is logged and the sink is closed, but not for ever."""
+        if self._thread.done():  # it failed, and empties no queue
+            return
         until = time.monotonic() + self._patience
         with contextlib.suppress(queue.Full):
             self._steps.put(None, timeout=self._patience)

@@ -99,6 +99,11 @@ def _study(
     import sqlalchemy
     import sqlalchemy.exc
 
+    if not asked.storage and {*"?{}"} & {*str(asked.out)}:
+        raise UsageError(
+            f"--out {asked.out} was given; give a name without ?, {{ and }}, which have "
+            "a meaning in the URL of its database, or --storage."
+        )
     asked.out.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(asked.out / CONFIG):
         raise UsageError(f"{asked.out} holds a run; give a sweep another --out.")
@@ -119,7 +124,7 @@ def _study(
             direction="maximize",
             load_if_exists=True,
         )
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError, ValueError) as e:
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError, LookupError, ValueError) as e:
         reason = as_line(str(e)).partition(" (Background")[0][:200]
         raise UsageError(f"{shown} cannot be used ({reason}); give another --storage.") from e
     plain = {name: repr(one) for name, one in space.items()}
@@ -136,9 +141,17 @@ def _study(
             other, "with other flags"
         )
         raise UsageError(f"{shown} has a sweep called {name} {what}; give another --out.")
+    known = [_point(x) for x in study.get_trials(deepcopy=False)]
     for point in grid_of(space)[: asked.trials] if asked.sampler == "grid" else ():
-        study.enqueue_trial(point, skip_if_exists=True)
+        if point not in known:  # Optuna itself takes points for equal that are near each other
+            study.enqueue_trial(point)
     return study, shown
+
+
+def _point(trial: Any) -> Mapping[str, Any] | int:
+    """The point of a grid that a trial was enqueued with, which another worker may have enqueued
+    too; of other trials their number."""
+    return trial.system_attrs.get("fixed_params", trial.number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,9 +169,11 @@ class _Objective:
 
     def __call__(self, trial: Any) -> float:
         first = trial.user_attrs.get(_AGAIN, trial.number)
-        earlier = trial.study.get_trials(deepcopy=False)[: trial.number]
+        every = trial.study.get_trials(deepcopy=False)
+        earlier = every[: trial.number]
         if first == trial.number:
-            if sum(_AGAIN not in x.user_attrs for x in earlier) >= self.number:
+            fresh = [x for x in earlier if _AGAIN not in x.user_attrs]
+            if len(fresh) >= self.number or _point(every[trial.number]) in map(_point, fresh):
                 trial.set_user_attr(_AGAIN, -1)
                 raise _SuperfluousError
         try:
@@ -173,7 +188,8 @@ class _Objective:
     def _worth(self, trial: Any, first: int) -> float:
         config = dataclasses.replace(self.config, **_chosen(trial, self.space))
         print(f"trial {first}: {_words(trial)}", flush=True)
-        left = None if self.ends is None else max(0.0, self.ends - time.monotonic()) / 60
+        now = time.monotonic()
+        left = None if self.ends is None else max(0.0, self.ends - now) / 60
         out = self.asked.out / f"trial-{first}"
         asked = self.asked
         options = Options(
@@ -188,7 +204,7 @@ class _Objective:
             where = dataclasses.replace(where, resume=os.path.lexists(where.out / CONFIG))
             one = following(one, where)
             RunFolder.check(**folder_of(one, where))
-            train(self.app, one, where, self.preset, told=told)
+            train(self.app, one, where, self.preset, began=now, told=told)
             if not finished_steps(where.out):
                 raise _StoppedError
             values += value_of(lines_of(where.out / "evaluations.jsonl"))
