@@ -69,7 +69,7 @@ class BraxEnvironment(AbstractPhysicsEnvironment):
         check_no_options(_CALL, env, [] if backend is None else ["backend"])
         self.env = _make(env, backend) if isinstance(env, str) else env
         check_foreign(_CALL, self.env, "a name or a brax.envs.Env", "action_size", "reset")
-        check_unwrapped(_CALL, self.env)
+        check_unwrapped(_CALL, self.env, "EpisodeWrapper")
         _mend_fluids()
         self.max_steps, self.action_size = max_steps, int(self.env.action_size)
         self.hidden = False

@@ -131,8 +131,8 @@ def check_foreign(call: str, given: Any, allowed: str, *names: str) -> None:
         raise ValueError(f"{call}({given!r}): give {allowed}.")
 
 
-#: The wrappers of brax, Jumanji, Playground and Stoa that reset within a step, after which the
-#: final state cannot be had, end episodes by themselves, or step a batch.
+_RESETS = "resets within a step or steps a batch, and here episodes end"
+#: The wrappers of brax, Jumanji, Playground and Stoa that do so.
 _RESETTING = frozenset(
     {
         "AutoResetWrapper",
@@ -140,7 +140,6 @@ _RESETTING = frozenset(
         "BraxDomainRandomizationVmapWrapper",
         "CachedAutoResetWrapper",
         "DomainRandomizationVmapWrapper",
-        "EpisodeWrapper",
         "GymnaxToStoa",
         "OptimisticResetVmapWrapper",
         "VmapAutoResetWrapper",
@@ -149,19 +148,21 @@ _RESETTING = frozenset(
 )
 
 
-def check_unwrapped(call: str, env: Any) -> None:
-    """Raises a `ValueError` where a wrapper of an environment, or a class above it, is one that no
-    environment of zero can have."""
-    part = env
-    while part is not None:
+def check_unwrapped(call: str, env: Any, *ending: str, hint: str = "") -> None:
+    """Raises a `ValueError` where a wrapper of an environment, or a class above it, resets within a
+    step or steps a batch, or is one of `ending`, which end episodes by themselves."""
+    part, seen = env, set[int]()
+    while part is not None and id(part) not in seen:
+        seen.add(id(part))
         names = {kind.__name__ for kind in type(part).__mro__}
-        for name in names & _RESETTING:
+        for name in names & {*_RESETTING, *ending}:
+            does = "ends episodes itself" if name in ending else _RESETS
             raise ValueError(
-                f"{call}(<{type(env).__name__}>): {name} resets within a step, ends episodes or "
-                "steps a batch; pass the environment inside of it."
+                f"{call}(<{type(env).__name__}>): {name} {does}; pass an environment without it"
+                f"{hint}."
             )
         fields = getattr(part, "__dict__", {})
-        part = fields.get("_env", fields.get("env"))
+        part = fields.get("_env") or fields.get("env")
 
 
 def check_no_options(call: str, env: Any, options: Iterable[str]) -> None:

@@ -84,7 +84,7 @@ class PlaygroundEnvironment(AbstractPhysicsEnvironment):
                 'as **{"vision_config.render_width": 64}.'
             ) from error
         check_foreign(_CALL, self.env, "a name or an MjxEnv", "action_size", "reset", "mjx_model")
-        check_unwrapped(_CALL, self.env)
+        check_unwrapped(_CALL, self.env, "EpisodeWrapper")
         kind = type(self.env)
         if hidden is None and not kind.__module__.startswith(f"{PLAYGROUND}."):
             raise ValueError(

@@ -36,7 +36,7 @@ def stoa_environment(
     """
     spaces = import_or_explain("stoa.spaces", _CALL, "stoa")
     check_foreign(_CALL, env, "an environment of Stoa", "reset", "step", "action_space")
-    check_unwrapped(_CALL, env)
+    check_unwrapped(_CALL, env, hint=" (of gymnax: gymnax_environment)")
     kind = type(env).__name__
     if hidden is None:
         raise ValueError(

@@ -29,7 +29,8 @@ class PlayoutModel(
     The return of a playout is `r + d (r' + d' (...))` for the player to move at the leaf, `d` being
     the signed discounts, so any number of players may take turns. It stops where the episode ends,
     where nothing is legal, or after `num_steps`. With `bootstrap` the evaluator's value of the
-    node reached counts there (nothing follows a discount of 0), otherwise nothing more does. A
+    node reached counts there (nothing follows a discount of 0), otherwise nothing more does. A leaf
+    whose first step ends the episode, pays nothing and leaves it as it is was truncated before. A
     leaf is evaluated once and keeps its value. Chance outcomes and signals are those of `model`; a
     value that it has for afterstates is not used.
 
@@ -170,7 +171,7 @@ def _run(
         )
         if model.bootstrap:
             # A truncated leaf stays as it is, and its own value counts.
-            nothing = last & (discount == 0) & (reward == 0)
+            nothing = (i == 0) & last & (discount == 0) & (reward == 0)
             still = nothing & equal_rows(state, run.state, 1)
             run = dataclasses.replace(run, going=run.going & ~still)
         return i + 1, where_rows(run.going, after, run)

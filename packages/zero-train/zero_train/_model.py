@@ -221,7 +221,8 @@ class EnvironmentModel(
         def after(state: State, action: Int[Array, ""]) -> tuple[Transition, Bool[Array, ""]]:
             # Nothing is random, so the key does not matter.
             stepped, move = self.env.step(state, action, key=jr.key(0))
-            same = jax.tree.map(lambda x, y: jnp.all(x == y), state, stepped)
+            equal = lambda x, y: jnp.all((x == y) | ((x != x) & (y != y)))  # NaN is as it was, too
+            same = jax.tree.map(equal, state, stepped)
             return move, jax.tree.reduce(jnp.logical_and, same, move.reward == 0)
 
         moves, stays = jax.vmap(jax.vmap(after, (None, 0)), (0, None))(node, actions)

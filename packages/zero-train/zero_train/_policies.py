@@ -40,7 +40,7 @@ class Behaviour(eqx.Module):
 class AbstractReflexActor(AbstractActor[None]):
     """An actor that carries nothing from one move to the next.
 
-    After a wrong move `advance` raises, but under `jax.jit`.
+    After a wrong move `advance` raises, except under `jax.jit`, where nothing can.
     """
 
     def init(self, state: PyTree[Array]) -> None:

@@ -197,7 +197,8 @@ class Checkpoints:
                     try:
                         check_files(folder, step)
                     except Damage as e:
-                        damages.append(str(e))
+                        if step in self._folders():
+                            damages.append(str(e))
                     else:
                         return step
             return None

@@ -93,11 +93,11 @@ def training_charts(groups: Groups) -> Iterator[Chart]:
 
 
 def _middle(curves: Sequence[Series]) -> Series:
-    """The interquartile mean of curves, at the points of the first that all reach."""
+    """The interquartile mean of curves, at the points of the first that all have on both sides."""
     first, *others = curves
     if not others:
         return first
-    x = [at for at in first.x if all(len(one.x) and at <= one.x[-1] for one in others)]
+    x = [at for at in first.x if all(len(one.x) and one.x[0] <= at <= one.x[-1] for one in others)]
     if not x:
         return Series(first.label, [], [])
     y = np.stack([np.interp(x, one.x, one.y) for one in curves], axis=-1)

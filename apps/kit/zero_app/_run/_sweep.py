@@ -173,7 +173,10 @@ class _Objective:
         earlier = every[: trial.number]
         if first == trial.number:
             fresh = [x for x in earlier if _AGAIN not in x.user_attrs]
-            if len(fresh) >= self.number or _point(every[trial.number]) in map(_point, fresh):
+            is_grid = self.asked.sampler == "grid"
+            if len(fresh) >= self.number or (
+                is_grid and _point(every[trial.number]) in map(_point, fresh)
+            ):
                 trial.set_user_attr(_AGAIN, -1)
                 raise _SuperfluousError
         try:
