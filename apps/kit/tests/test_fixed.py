@@ -112,6 +112,6 @@ def test_a_run_that_has_forgotten_its_ratings_has_none(tmp_path):
     with RunFolder.create(tmp_path / "run", {}) as folder:
         rated = folder.path / "elo.json"
         rated.write_text('{"players": []}')
-        files = RunFiles(folder, [], pytest.fail)
+        files = RunFiles(folder, [], lambda step: pytest.fail())
         elo_ladder(Config(), loop, files, baselines={}, games=2, simulations=0)
         assert not rated.exists()

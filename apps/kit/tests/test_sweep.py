@@ -117,11 +117,11 @@ def test_a_trial_of_several_seeds_is_worth_their_mean(tmp_path):
 
 
 def test_the_time_of_a_sweep_is_that_of_all_seeds_together(tmp_path, monkeypatch):
-    ends, real = [], _sweep.train
+    ends, known = [], vars(_sweep)["train"]
 
     def train(app, config, options, preset, *, began=None, told):
         ends.append((began or time.monotonic()) + 60 * options.max_minutes)
-        return real(app, config, options, preset, began=began, told=told)
+        return known(app, config, options, preset, began=began, told=told)
 
     monkeypatch.setattr(_sweep, "train", train)
     go(tmp_path / "timed", "--over", "kind=a", "--trials=1", "--seeds", "2", "6", "--minutes=1")

@@ -50,6 +50,9 @@ class Walk:
         return state.replace(pipeline_state=physics, obs=q, reward=q.sum(), done=q[0] < -3)
 
 
+WALK: Any = Walk()
+
+
 @pytest.fixture(scope="module")
 def walk() -> BraxEnvironment:
     return BraxEnvironment(Walk(), max_steps=4, bounds=([-2.0, 0.0], [2.0, 1.0]))
@@ -255,7 +258,7 @@ def test_environments_of_brax_take_actions_up_to_1():
         ),
         ({"env": "ant", "max_steps": 0}, "an integer, at least 1"),
         ({"env": Walk(), "backend": "mjx"}, "<Walk>, backend.*options belong to a name"),
-        ({"env": EpisodeWrapper(Walk(), 5, 1)}, "EpisodeWrapper ends episodes itself"),
+        ({"env": EpisodeWrapper(WALK, 5, 1)}, "EpisodeWrapper ends episodes itself"),
         ({"env": Walk()}, r"no bounds .*pass bounds=\(low, high\)"),
         ({"env": Walk(), "bounds": (1.0, -1.0)}, "low below high"),
     ],

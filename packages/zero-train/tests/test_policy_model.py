@@ -1,6 +1,6 @@
 """The model that particles plan over: an environment's steps, row by row, and a policy's words."""
 
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -113,7 +113,7 @@ class Parts(AbstractFactoredEnvironment[Any]):
 def test_networks_propose_actions_of_several_components():
     evaluator = ActorCriticEvaluator(lambda x: Categorical(jnp.zeros(5)), jnp.sum, None)
     model, keys = PolicyModel(Parts(), evaluator), jr.split(jr.key(0), 2)
-    policy, value = model.propose(jnp.ones((2, 1)), key=keys)
+    policy, value = cast(Any, model.propose(jnp.ones((2, 1)), key=keys))
     np.testing.assert_array_equal(policy.logits, [[0, 0, 0, 0, -np.inf]] * 2)
     np.testing.assert_array_equal(value, [1, 1])
 
