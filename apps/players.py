@@ -23,7 +23,7 @@ PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     "othello": (
         "othello",
         "pretrained",
-        "train othello --preset hour",
+        "train othello --preset night",
         ["--opponent positional --games 400 --simulations 0", "--opponent uct --games 40"],
     ),
     "connect_four": (

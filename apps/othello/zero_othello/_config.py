@@ -92,7 +92,7 @@ class Config(AbstractTreeSearchConfig):
 
 
 #: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores, and
-#: `hour` less than an hour; `night` was sized for two and a half hours.
+#: `hour` less than an hour; `night` takes two and a half hours.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,
@@ -119,7 +119,7 @@ PRESETS: dict[str, Config] = {
     ),
     "quick": Config(),
     "hour": Config(steps=2700, blocks=4, channels=48, evaluate_every=150),
-    "night": Config(steps=4000, blocks=5, channels=64, evaluate_every=250),
+    "night": Config(steps=3500, blocks=5, channels=64, evaluate_every=250),
     "standard": Config(
         steps=4000,
         envs=1024,
