@@ -15,10 +15,10 @@ from PIL import Image
 from scipy import stats
 
 from zero_app import App, RunError, StoredRun, UsageError
-from zero_app._run._chart import Series
 from zero_app._run._compare import Compare, last_evaluation, over_seeds
 from zero_app._run._curves import _middle, evaluation_charts, training_charts
 from zero_app._run._groups import grouped, run_folders
+from zero_app._run._report import Series
 from zero_app._run._tables import as_document, Table
 from zero_train import aggregate, performance_profile, probability_of_improvement
 
