@@ -196,6 +196,19 @@ def test_what_was_removed_since_it_was_listed_is_passed_over(copy, monkeypatch):
     assert copy.restore_latest(state_of_all_kinds(), tell=pytest.fail)[0] == 7
 
 
+def test_what_is_removed_while_it_is_read_is_no_damage(copy, monkeypatch):
+    copy.save(8, state_of_all_kinds())
+    check = vars(implementation)["check_files"]
+
+    def removed(folder, step):
+        if step == 8:
+            shutil.rmtree(folder)
+        check(folder, step)
+
+    monkeypatch.setattr(implementation, "check_files", removed)
+    assert copy.restore_latest(state_of_all_kinds(), tell=pytest.fail)[0] == 7
+
+
 def test_what_is_being_written_is_the_state_that_was_saved(tmp_path, monkeypatch):
     """The next step writes over it, in the same memory; and no checkpoint counts before its end,
     until which its time is measured."""

@@ -154,7 +154,15 @@ def test_a_point_that_two_workers_enqueue_is_tried_once(tmp_path, monkeypatch):
 def test_a_folder_that_no_database_can_be_in_is_refused(tmp_path, name):
     with pytest.raises(UsageError, match="give a name without"):
         go(tmp_path / name, "--over", "kind=a", "--trials=1")
-    assert not any(tmp_path.iterdir())
+    with pytest.raises(UsageError, match="cannot be used .*give another --storage"):
+        go(
+            tmp_path / "out",
+            "--over",
+            "kind=a",
+            "--trials=1",
+            f"--storage=sqlite:///{tmp_path}/{{b}}",
+        )
+    assert {path.name for path in tmp_path.iterdir()} <= {"out"}
 
 
 def test_a_trial_below_the_median_is_ended(tmp_path):

@@ -92,7 +92,7 @@ class Config(AbstractTreeSearchConfig):
 
 
 #: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores, and
-#: `hour` less than an hour; `night` takes two and a half hours.
+#: `hour` less than an hour; `night` about two and a half hours, or more on slow ones.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,

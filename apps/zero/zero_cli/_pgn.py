@@ -44,7 +44,8 @@ _PRINTED |= str.maketrans(
 )
 #: Judgements: of a move, at its end, and of a position, alone or there.
 _JUDGED = "+#!?\u00b1\u2213\u2a71\u2a72\u221e\u25a1\u2191\u2192\u21c6\u27f3\u2295\u2a00\u25b3\u2313"
-_JUDGEMENT = re.compile("(?=[-/]*+[+=])[-+=/]++")  # which takes no longer for a long word
+# It never backtracks, which would take quadratic time in a long word.
+_JUDGEMENT = re.compile("(?=[-/]*+[+=])[-+=/]++")
 _RESULTS = ("1-0", "0-1", "1/2-1/2", "1/2", "*")
 #: The usual position, as far as it decides the game: without the number of the move.
 _USUAL = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0".split()

@@ -270,6 +270,12 @@ def test_bad_arguments(arguments: dict[str, Any], message: str):
     assert "\n" not in str(raised.value)
 
 
+def test_an_environment_may_lead_back_to_itself():
+    walk: Any = Walk()
+    walk.env = walk
+    assert BraxEnvironment(walk, bounds=(-1.0, 1.0)).action_size == 2
+
+
 def test_brax_missing(monkeypatch: Any):
     """Names what to install."""
     monkeypatch.setitem(sys.modules, "brax", None)

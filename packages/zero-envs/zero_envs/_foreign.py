@@ -131,8 +131,7 @@ def check_foreign(call: str, given: Any, allowed: str, *names: str) -> None:
         raise ValueError(f"{call}({given!r}): give {allowed}.")
 
 
-_RESETS = "resets within a step or steps a batch, and here episodes end"
-#: The wrappers of brax, Jumanji, Playground and Stoa that do so.
+#: The wrappers of brax, Jumanji, Playground and Stoa that reset within a step or step a batch.
 _RESETTING = frozenset(
     {
         "AutoResetWrapper",
@@ -155,11 +154,12 @@ def check_unwrapped(call: str, env: Any, *ending: str, hint: str = "") -> None:
     while part is not None and id(part) not in seen:
         seen.add(id(part))
         names = {kind.__name__ for kind in type(part).__mro__}
-        for name in names & {*_RESETTING, *ending}:
-            does = "ends episodes itself" if name in ending else _RESETS
+        if found := sorted(names & {*_RESETTING, *ending}):
+            does = "resets within a step or steps a batch, and here episodes end"
+            does = "ends episodes itself" if found[0] in ending else does
             raise ValueError(
-                f"{call}(<{type(env).__name__}>): {name} {does}; pass an environment without it"
-                f"{hint}."
+                f"{call}(<{type(env).__name__}>): {found[0]} {does}; pass an environment without "
+                f"it{hint}."
             )
         fields = getattr(part, "__dict__", {})
         part = fields.get("_env") or fields.get("env")

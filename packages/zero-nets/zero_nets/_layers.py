@@ -225,7 +225,7 @@ def maybe_noisy(
     key: PRNGKeyArray,
 ) -> eqx.nn.Linear | NoisyLinear:
     """A noisy linear layer if `noise` is a number, else an orthogonal one. `scale` multiplies the
-    initial weights: those of the paper, or orthogonal ones, which it is sqrt 2 for by default."""
+    initial weights; by default it is 1 for a noisy layer and sqrt 2 for an orthogonal one."""
     if noise is None:
         return linear(in_size, out_size, scale=2**0.5 if scale is None else scale, key=key)
     layer = NoisyLinear(in_size, out_size, noise=noise, key=key)

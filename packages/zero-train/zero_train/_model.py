@@ -221,7 +221,7 @@ class EnvironmentModel(
         def after(state: State, action: Int[Array, ""]) -> tuple[Transition, Bool[Array, ""]]:
             # Nothing is random, so the key does not matter.
             stepped, move = self.env.step(state, action, key=jr.key(0))
-            equal = lambda x, y: jnp.all((x == y) | ((x != x) & (y != y)))  # NaN is as it was, too
+            equal = lambda x, y: jnp.all((x == y) | ((x != x) & (y != y)))  # NaN equals NaN
             same = jax.tree.map(equal, state, stepped)
             return move, jax.tree.reduce(jnp.logical_and, same, move.reward == 0)
 

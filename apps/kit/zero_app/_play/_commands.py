@@ -124,7 +124,9 @@ class AbstractServe(AbstractPlayerCommand):
     def _listening(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
-            self.host.encode("idna")  # else what no host can be called is no `OSError`
+            self.host.encode(
+                "idna"
+            )  # `create_server` would raise a `TypeError` and leak its socket
             # `::` is for IPv4 too, which the machine's name may lead to.
             both = self.host == "::" and socket.has_dualstack_ipv6()
             return socket.create_server((self.host, self.port), family=family, dualstack_ipv6=both)

@@ -158,7 +158,7 @@ class Sgf(AbstractRecord):
         by_fox = "foxwq" in "".join(root.get("AP", []))
         if komi in _HUNDREDTHS and (by_fox or int(komi) > self.size**2):
             komi = str(_HUNDREDTHS[komi])
-        komi = " ".join(komi.split())  # else many blanks take long
+        komi = " ".join(komi.split())  # many blanks would take quadratic time below
         komi = re.sub(r"(?: ?\u00bd|(?:^| |(?<=-))1/2)$", ".5", komi).replace(",", ".")
         if not re.fullmatch("[0-9]{1,3}", handicap) or int(handicap) > self.size**2:
             raise ValueError(

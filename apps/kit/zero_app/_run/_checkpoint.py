@@ -190,7 +190,8 @@ class Checkpoints:
         damages: list[str] = []
 
         def first() -> int | None:
-            while not damages:  # else all were removed meanwhile, by a run that goes on
+            # A run that goes on may remove all that were listed, and then there are newer ones.
+            while not damages:
                 for step in steps():
                     if (folder := self._folders().get(step)) is None:
                         continue

@@ -93,7 +93,8 @@ def training_charts(groups: Groups) -> Iterator[Chart]:
 
 
 def _middle(curves: Sequence[Series]) -> Series:
-    """The interquartile mean of curves, at the points of the first that all have on both sides."""
+    """The interquartile mean of curves, at the points of the first that lie within all
+    others."""
     first, *others = curves
     if not others:
         return first

@@ -173,10 +173,8 @@ class _Objective:
         earlier = every[: trial.number]
         if first == trial.number:
             fresh = [x for x in earlier if _AGAIN not in x.user_attrs]
-            is_grid = self.asked.sampler == "grid"
-            if len(fresh) >= self.number or (
-                is_grid and _point(every[trial.number]) in map(_point, fresh)
-            ):
+            tried = map(_point, fresh) if self.asked.sampler == "grid" else ()
+            if len(fresh) >= self.number or _point(every[trial.number]) in tried:
                 trial.set_user_attr(_AGAIN, -1)
                 raise _SuperfluousError
         try:
