@@ -330,7 +330,8 @@ def test_the_time_is_up(go, undisturbed, tmp_path, monkeypatch, capsys, step, mi
             self.start = end if step == 0 else lambda: None
             monkeypatch.setattr(View, "update", at(step, end))
 
-    monkeypatch.setattr("zero_app._run._folder.threading", types.SimpleNamespace(Timer=Timer))
+    fake = types.SimpleNamespace(Timer=Timer, TIMEOUT_MAX=threading.TIMEOUT_MAX)
+    monkeypatch.setattr("zero_app._run._folder.threading", fake)
     go(tmp_path / "run", max_minutes=minutes)
     monkeypatch.undo()
     assert View.update is update
