@@ -19,6 +19,10 @@ class Config(AbstractConfig):
     rate: float = 0.1
     layers: int = 1
     kind: Literal["a", "b"] = "a"
+    depth: int = 1
+
+    def unused(self) -> dict[str, str]:
+        return {"depth": "--kind b"} if self.kind == "a" else {}
 
 
 def worth(config: Config) -> float:

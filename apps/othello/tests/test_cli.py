@@ -37,6 +37,16 @@ def othello(run_main):
         (["train", "--capacity", "64"], "--capacity 64 was given; give at least 256."),
         (["train", "--envs", "8", "--batch", "4096"], "leaves room for 3072 positions"),
         (["train", "--search", "puct", "--nodes", "8"], "--nodes 8 cannot hold the root and"),
+        (["train", "--nodes", "99"], "--nodes was given without --search puct; leave it out, or"),
+        (["train", "--exploration", "1"], "--exploration was given without --search puct; leave"),
+        (
+            ["train", "--engine", "mctx", "--search", "muzero", "--nodes", "99"],
+            "--nodes was given without --engine zero; leave it out, or give both.",
+        ),
+        (
+            ["train", "--search", "puct", "--considered", "4"],
+            "--considered was given without --sea",
+        ),
         (["train", "--ladder-games", "7"], "--ladder-games 7 is odd"),
         (["train", "--engine", "mctx", "--search", "puct"], "--engine mctx has no --search puct"),
         (["train", "--env-engine", "pgx", "--disc-weight", "1"], "--disc-weight 1 is not for"),

@@ -90,6 +90,14 @@ class Config(AbstractTreeSearchConfig):
                 "--engine mctx has no --search puct; use --search muzero or --search gumbel."
             )
 
+    def unused(self) -> dict[str, str]:
+        found = super().unused()
+        if self.search == "gumbel":
+            found |= dict.fromkeys(("exploration", "nodes"), "--search puct")
+        elif self.engine == "mctx":
+            found["nodes"] = "--engine zero"
+        return found
+
 
 #: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores, and
 #: `hour` less than an hour; `night` about two and a half hours, or more on slow ones.

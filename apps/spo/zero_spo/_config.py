@@ -12,6 +12,11 @@ from zero_envs import known_environments
 
 
 Agent = Literal["spo", "mpo", "ppo", "vmpo"]
+#: The fields of the search, which spo alone has.
+_SEARCH = (
+    *("particles", "depth", "resample", "period", "ess_threshold", "resampling"),
+    *("search_gamma", "search_lambda", "noise", "alpha", "adaptive", "player_readout"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,11 +153,6 @@ class Config(AbstractConfig):
         super().__post_init__()
         if self.on_policy:
             self._check_windows()
-        elif self.memory:
-            raise UsageError(
-                f"--memory was given, and --agent {self.agent} has networks without; leave it out, "
-                "or give --agent ppo or vmpo."
-            )
         elif self.capacity < max(self.length, self.unroll):
             least = self.envs * max(self.length, self.unroll)
             raise UsageError(
@@ -170,6 +170,26 @@ class Config(AbstractConfig):
                 f"--player-readout mean was given for --env {self.env}, whose actions are discrete "
                 "and have no mean; give sampled or argmax."
             )
+
+    def unused(self) -> dict[str, str]:
+        found = dict[str, str]()
+        if self.resample != "period":
+            found["period"] = "--resample period"
+        if self.resample != "ess":
+            found["ess_threshold"] = "--resample ess"
+        if not self.noise:
+            found["alpha"] = "--noise"
+        if self.agent != "spo":
+            found |= dict.fromkeys(_SEARCH, "--agent spo")
+        if self.agent != "mpo":
+            found["samples"] = "--agent mpo"
+        if self.on_policy:
+            found["replay"] = "--agent spo"
+        else:
+            found |= dict.fromkeys(("entropy_bonus", "memory"), "--agent ppo")
+        if not self.env.startswith("brax/"):
+            found["backend"] = "--env brax/NAME"
+        return found
 
     def _check_windows(self) -> None:
         """Refuses windows that a block cannot be cut into, and batches that do not deal out all."""

@@ -126,7 +126,6 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
             ["train", "2048", "--value-scale", "1", "--search", "puct"],
             "--value-scale was given without --agent expert --search gumbel",
         ),
-        (["train", "tag", "--search", "puct"], "give --value-scale 0, or give both."),
         (
             ["train", "cartpole", "--agent", "expert", "--network", "parts"],
             "--network parts of cartpole: `features` has arrays of shapes [(4,)] for 2 actions",

@@ -211,6 +211,17 @@ def test_a_model_is_learned_and_plays(agent, flags, zero, tmp_path, without_char
 @pytest.mark.parametrize(
     "flags, needed",
     [
+        ("--agent alphazero --entropy-bonus 2", "--agent muzero"),
+        ("--agent alphazero --n-steps 2", "--agent muzero"),
+        ("--agent alphazero --exploration 2", "--search puct"),
+        ("--agent alphazero --noise 0.5", "--search puct"),
+        ("--agent alphazero --candidates 2", "--agent sampled"),
+        ("--agent alphazero --window 20", "--agent expert"),
+        ("--agent muzero --considered 2", "--search gumbel"),
+        ("--agent muzero --no-symmetries", "--agent alphazero"),
+        ("--agent muzero --value-mix 0.5", "--agent alphazero"),
+        ("--agent muzero --entropy-decay 0.5", "--agent expert"),
+        ("--agent alphazero --model-steps 2", "--agent muzero"),
         ("--agent alphazero --consistency 2", "--agent muzero"),
         ("--agent alphazero --correction 2", "--agent muzero"),
         ("--agent alphazero --reward-weight 2", "--agent muzero"),
@@ -226,6 +237,19 @@ def test_what_has_no_effect_is_refused(flags, needed, zero):
     assert code == 2 and said in err and err.count("\n") == 1
     code, _, err = zero("train", "cartpole", "--agent", "muzero", "--value-prefix", "6")
     assert code == 2 and "--value-prefix 6 is more than --model-steps 5" in err
+
+
+def test_a_decay_needs_what_decays(zero):
+    code, _, err = zero("train", "2048", "--agent", "expert", "--entropy-decay", "0.5")
+    assert code == 2 and "--entropy-decay was given without --entropy-bonus; leave it out" in err
+
+
+def test_what_a_preset_says_for_another_search_is_left_out():
+    """Tag is searched by Gumbel on Q-values as they are, unless PUCT is asked for."""
+    config = presets("tag", "expert", 34, 1)["quick"]
+    assert config.value_scale
+    plain = dataclasses.replace(config, value_scale=0.0, search="puct").planners()
+    assert dataclasses.replace(config, search="puct").planners() == plain
 
 
 def test_what_is_given_reaches_the_agent():

@@ -118,26 +118,6 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
-        windows = self.agent in ("expert", "sampled-alphazero")
-        scaled = self.agent == "expert" and self.search == "gumbel"
-        models = ("consistency", "correction", "reward_weight")
-        players = ("player_exploration", "prior_temperature", "decisive_moves")
-        needs = {
-            **dict.fromkeys(models, (self.learns_model, "--agent muzero")),
-            "value_prefix": (self.agent in ("muzero", "sampled"), "--agent muzero"),
-            "memory": (self.agent == "muzero", "--agent muzero"),
-            "memory_steps": (self.memory, "--memory"),
-            "entropy_decay": (windows, "--agent expert"),
-            "value_scale": (scaled, "--agent expert --search gumbel"),
-            **dict.fromkeys(players, (self.agent == "alphazero", "--agent alphazero")),
-        }
-        unused = {**AbstractTreeSearchConfig.absent, **self.absent}
-        for name, (is_used, needed) in needs.items():
-            if not is_used and getattr(self, name) != unused[name]:
-                given = f"--{name.replace('_', '-')}"
-                # A preset may have given it.
-                out = "give --value-scale 0" if name == "value_scale" else "leave it out"
-                raise UsageError(f"{given} was given without {needed}; {out}, or give both.")
         if self.value_prefix > self.model_steps:
             raise UsageError(
                 f"--value-prefix {self.value_prefix} is more than --model-steps "
@@ -150,16 +130,54 @@ class Config(AbstractTreeSearchConfig):
                 f"--capacity {self.capacity} has no window of --model-steps {self.model_steps}"
                 f"{remembered} and --n-steps {self.n_steps}; give at least {self.model_window}."
             )
-        if windows and self.window <= self.n_steps:
+        if self.learns_windows and self.window <= self.n_steps:
             raise UsageError(
                 f"--window {self.window} has no return of --n-steps {self.n_steps}; give at least "
                 f"{self.n_steps + 1}."
             )
 
+    def unused(self) -> dict[str, str]:
+        found = super().unused()
+        scales = self.agent == "expert" and self.search == "gumbel"
+        strong = self.agent == "alphazero" or self.samples or (scales and self.value_scale)
+        if self.search == "gumbel" and strong:
+            found["exploration"] = "--search puct"
+        if self.agent == "alphazero":
+            found |= dict.fromkeys(("entropy_bonus", "gamma", "n_steps"), "--agent muzero")
+        else:
+            players = ("player_exploration", "prior_temperature", "decisive_moves")
+            found |= dict.fromkeys(players, "--agent alphazero")
+        if self.learns_model:
+            learned = ("symmetries", "value_mix", "average")
+            found |= dict.fromkeys(learned, "--agent alphazero")
+        else:
+            models = ("consistency", "correction", "reward_weight", "model_steps")
+            found |= dict.fromkeys((*models, "normalise_observations"), "--agent muzero")
+        if self.agent not in ("muzero", "sampled"):
+            found["value_prefix"] = "--agent muzero"
+        if self.agent != "muzero":
+            found["memory"] = "--agent muzero"
+        if not self.memory:
+            found["memory_steps"] = "--memory"
+        if not self.learns_windows:
+            found |= dict.fromkeys(("window", "entropy_decay"), "--agent expert")
+        elif not self.entropy_bonus:
+            found["entropy_decay"] = "--entropy-bonus"
+        if not scales:
+            found["value_scale"] = "--agent expert --search gumbel"
+        if not self.samples:
+            found["candidates"] = "--agent sampled"
+        return found
+
     @property
     def learns_model(self) -> bool:
         """Whether the agent plans over a model that it learns."""
         return self.agent in ("muzero", "stochastic", "sampled")
+
+    @property
+    def learns_windows(self) -> bool:
+        """Whether the agent learns n-step returns from windows, and no model."""
+        return self.agent in ("expert", "sampled-alphazero")
 
     @property
     def model_window(self) -> int:
@@ -177,14 +195,15 @@ class Config(AbstractTreeSearchConfig):
         """The `explorer` and the `planner` of the agent. One that draws candidates searches them by
         Gumbel at full strength too: visits of many candidates that are equally likely before the
         search say little."""
-        if not self.samples and not self.value_scale:
+        scale = 0.0 if "value_scale" in self.unused() else self.value_scale
+        if not self.samples and not scale:
             return {"explorer": self.explorer(), "planner": self.planner()}
         # with JAX
         from zero_search import CompletedByMixedValue, SampledSearch, TreeSearch
 
         parts: dict[str, Any] = {"kernels": "auto"}
-        if self.value_scale:
-            parts["qtransform"] = CompletedByMixedValue(self.value_scale, rescale_values=False)
+        if scale:
+            parts["qtransform"] = CompletedByMixedValue(scale, rescale_values=False)
         most = self.candidates if self.samples else self.considered
         gumbel = ft.partial(TreeSearch.gumbel, max_num_considered_actions=most, **parts)
         strong = gumbel(self.player_simulations, gumbel_scale=0.0)
@@ -342,7 +361,7 @@ def presets(
     elif agent == "muzero" and size <= 32:
         quick = dataclasses.replace(quick, **_SMALL_BOARD)
     # Convolutions cost more than a perceptron: a batch of windows has fewer of them.
-    windows = quick.window if board and agent in ("expert", "sampled-alphazero") else 1
+    windows = quick.window if board and quick.learns_windows else 1
     quick = dataclasses.replace(quick, batch=max(16, quick.batch // windows))
     quick = dataclasses.replace(quick, **_TUNED.get((env, agent), {}))
     tiny = dataclasses.replace(

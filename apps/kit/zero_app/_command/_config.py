@@ -47,6 +47,9 @@ class AbstractConfig:
     those of the classes above it. Its `code` lists the fields in which `module:Class` and
     `file.py:Class` name code of the user's own, which is run for a stored configuration only with
     --run-code.
+
+    A class may override `unused`. Flags without effect are refused on the command line alone, so
+    runs of before that were given one are still read.
     """
 
     seed: Seed = 0
@@ -89,6 +92,11 @@ class AbstractConfig:
                     f"--{name} {value} does not divide into {flag(divisor)} {parts}; "
                     f"give a multiple of {parts}, or other {flag(divisor)}."
                 )
+
+    def unused(self) -> dict[str, str]:
+        """The fields that have no effect beside the others, by name, and the flags that would give
+        them one, such as `"--search puct"`."""
+        return {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,6 +204,12 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
             "decisive_moves": False,
         }
     )
+
+    def unused(self) -> dict[str, str]:
+        if self.search != "gumbel":
+            return {"considered": "--search gumbel"}
+        names = ("noise", "concentration", "temperature_moves", "temperature")
+        return dict.fromkeys(names, "--search puct")
 
     def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
         """The planner of self-play; `parts` are of [`zero_search.TreeSearch`][], for PUCT."""

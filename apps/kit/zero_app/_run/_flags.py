@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, get_type_hints, Literal, TypeVar
 
 import tyro
 
-from .._command._errors import UsageError
+from .._command._errors import flag, UsageError
 from .._command._parse import parse_words, peek
 from ._app import App
 from ._disk import read_whole, reason
@@ -99,7 +99,13 @@ def asked(
         config = _of_file(app, first.config, run_code=first.run_code)
     names: Any = Literal[tuple(app.presets)]
     options = kind(out=first.out or pathlib.Path(folder) / preset)
-    return app, first, _arguments(Arguments(config, options, preset), names, prog, words)
+    found = _arguments(Arguments(config, options, preset), names, prog, words)
+    for name, needed in found.values.unused().items():
+        value = getattr(found.values, name)
+        if value != getattr(config, name):
+            said = f"--no-{name.replace('_', '-')}" if value is False else flag(name)
+            raise UsageError(f"{said} was given without {needed}; leave it out, or give both.")
+    return app, first, found
 
 
 def read_config(path: pathlib.Path) -> Any:

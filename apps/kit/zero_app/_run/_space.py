@@ -62,6 +62,8 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
 
     names = [field.name for field in dataclasses.fields(config)]
     hints, space = get_type_hints(type(config)), dict[str, Any]()
+    # A flag may have an effect in some of the trials.
+    unused, swept = config.unused(), {flag(said.lstrip("-").partition("=")[0]) for said in over}
     for said in over:
         name, equals, spec = said.removeprefix("--").partition("=")
         name, refused = name.replace("-", "_"), f"--over {said} was given"
@@ -76,6 +78,9 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
             raise UsageError(f"{refused}; {then}.")
         if name in space:
             raise UsageError(f"{refused}, and {flag(name)} twice; give each flag once.")
+        needed = unused.get(name, "")
+        if needed and not swept & {*needed.split()}:
+            raise UsageError(f"{refused} without {needed}; leave it out, or give both.")
         # What may be None is swept over all else.
         hint = next((x for x in get_args(hints[name]) if x in (int, float)), hints[name])
         kind = {float: FloatDistribution, int: IntDistribution}.get(hint)
