@@ -13,6 +13,10 @@ import jax.random as jr
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
+from zero_envs import Game2048, make, Othello
+from zero_search import BeliefModel, ParticleSearch, TreeSearch
+from zero_train import _step, EnvironmentModel, template
+
 
 HERE = pathlib.Path(__file__).parent
 sys.path.append(str(HERE.parent))  # the other benchmarks, whose searches are compiled
@@ -68,8 +72,6 @@ def configuration(name: Any, devices: int) -> tuple[Any, Any]:
 
 def app_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """The programs of a step, lowered, with what is expected of each."""
-    from zero_train import _step, template
-
     app, config = configuration(name, mesh.size)
     if name.endswith("-fsdp"):
         mesh = Mesh(mesh.devices.reshape(-1, TOGETHER), ("data", "fsdp"))
@@ -123,64 +125,8 @@ def _plan(planner: Any) -> Callable[..., Any]:
     return run
 
 
-def _puct() -> dict[str, Any]:
-    from zero_search import TreeSearch
-
-    return _othello(TreeSearch.muzero(TURNS))
-
-
-def _gumbel() -> dict[str, Any]:
-    from zero_search import TreeSearch
-
-    return _othello(TreeSearch.gumbel(TURNS))
-
-
-def _proofs() -> dict[str, Any]:
-    """As `_puct`, with what finished games prove."""
-    from zero_search import TreeSearch
-
-    return _othello(TreeSearch.muzero(TURNS, max_return=1.0))
-
-
-def _fused() -> dict[str, Any]:
-    """As `_puct`, each walk a kernel."""
-    from zero_search import TreeSearch
-
-    return _othello(TreeSearch.muzero(TURNS, kernels="pallas"))
-
-
-def _fused_gumbel() -> dict[str, Any]:
-    from zero_search import TreeSearch
-
-    return _othello(TreeSearch.gumbel(TURNS, kernels="pallas"))
-
-
-def _rounds() -> dict[str, Any]:
-    from zero_search import TreeSearch
-
-    # Of two actions, so that the rounds are one loop.
-    parts = {"max_num_considered_actions": 2, "in_rounds": True}
-    return _othello(TreeSearch.gumbel(2 * TURNS, **parts), batch=512)
-
-
-def _leaves() -> dict[str, Any]:
-    from zero_search import TreeSearch
-
-    return _othello(TreeSearch.alphazero(8 * TURNS, num_leaves=8), batch=128)
-
-
-def _reuse() -> dict[str, Any]:
-    from zero_search import TreeSearch
-
-    return _othello(TreeSearch.alphazero(TURNS, reuse=True))
-
-
 def _bits(decisive_moves: bool = False) -> dict[str, Any]:
-    """As `_puct`, on the environment of the app."""
-    from zero_envs import Othello
-    from zero_search import TreeSearch
-    from zero_train import EnvironmentModel
-
+    """As `search-puct`, on the environment of the app."""
     env, weights = Othello(), jnp.ones((128, 66))
 
     def evaluate(obs: Any) -> tuple[jax.Array, jax.Array]:
@@ -194,10 +140,6 @@ def _bits(decisive_moves: bool = False) -> dict[str, Any]:
 
 
 def _chance() -> dict[str, Any]:
-    from zero_envs import Game2048
-    from zero_search import TreeSearch
-    from zero_train import EnvironmentModel
-
     env = Game2048()
     evaluate = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
     state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 256))
@@ -207,10 +149,6 @@ def _chance() -> dict[str, Any]:
 
 def _filters() -> dict[str, Any]:
     """Over the beliefs of an exact filter, with known odds of observations and with drawn ones."""
-    from zero_envs import make
-    from zero_search import TreeSearch
-    from zero_train import EnvironmentModel
-
     env: Any = make("rocksample-7-8")
     evaluate = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
     state = jax.eval_shape(jax.vmap(lambda key: env.init(key=key)), jr.split(jr.key(0), 256))
@@ -224,8 +162,6 @@ def _filters() -> dict[str, Any]:
 def _belief() -> dict[str, Any]:
     from search_belief import Field, Minefield, SIDE
 
-    from zero_search import BeliefModel, TreeSearch
-
     state = jax.eval_shape(lambda: Field(*[jnp.zeros((64, SIDE * SIDE), bool)] * 2))
     return {"search": (BeliefModel(Minefield(), 64), state, _plan(TreeSearch(TURNS)))}
 
@@ -233,22 +169,25 @@ def _belief() -> dict[str, Any]:
 def _particles() -> dict[str, Any]:
     from search_particles import Pendulum
 
-    from zero_search import ParticleSearch
-
     planner = ParticleSearch(num_particles=16, depth=TURNS)
     model = Pendulum(64, key=jr.key(0))
     return {"search": (model, jax.ShapeDtypeStruct((256, 3), jnp.float32), _plan(planner))}
 
 
 SEARCHES = {
-    "search-puct": _puct,
-    "search-proofs": _proofs,
-    "search-gumbel": _gumbel,
-    "search-fused": _fused,
-    "search-fused-gumbel": _fused_gumbel,
-    "search-rounds": _rounds,
-    "search-leaves": _leaves,
-    "search-reuse": _reuse,
+    "search-puct": lambda: _othello(TreeSearch.muzero(TURNS)),
+    # With what finished games prove.
+    "search-proofs": lambda: _othello(TreeSearch.muzero(TURNS, max_return=1.0)),
+    "search-gumbel": lambda: _othello(TreeSearch.gumbel(TURNS)),
+    # Each walk is a kernel.
+    "search-fused": lambda: _othello(TreeSearch.muzero(TURNS, kernels="pallas")),
+    "search-fused-gumbel": lambda: _othello(TreeSearch.gumbel(TURNS, kernels="pallas")),
+    # Of two actions, so that the rounds are one loop.
+    "search-rounds": lambda: _othello(
+        TreeSearch.gumbel(2 * TURNS, max_num_considered_actions=2, in_rounds=True), batch=512
+    ),
+    "search-leaves": lambda: _othello(TreeSearch.alphazero(8 * TURNS, num_leaves=8), batch=128),
+    "search-reuse": lambda: _othello(TreeSearch.alphazero(TURNS, reuse=True)),
     "search-bits": _bits,
     "search-decisive": lambda: _bits(decisive_moves=True),
     "search-chance": _chance,
@@ -275,8 +214,6 @@ CASES = (
 
 def env_programs(name: str, mesh: Mesh) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """A step of 1024 games, lowered."""
-    from zero_envs import make
-
     env: Any = make(name.removeprefix("env-"))
     place = NamedSharding(mesh, P())
     shape = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
