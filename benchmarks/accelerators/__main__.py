@@ -32,6 +32,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,7 +102,7 @@ def measure(target: str, case: str, texts: str | None) -> Iterator[dict[str, Any
         if "share" in expected:
             row["state_over_share"] = round(need.argument_size_in_bytes / expected["share"], 2)
         sent = collectives(block)
-        row["collectives"] = _counted(one.op for one, _ in sent)
+        row["collectives"] = dict(Counter(one.op.removesuffix("-start") for one, _ in sent))
         if "gradient" in expected:
             total = sum(one.size * number for one, number in sent)
             row["an_update"] = an_update(block, expected["updates"])
@@ -177,14 +178,6 @@ def _faults(row: dict[str, Any], block: Block, budget: dict[str, Any]) -> Iterat
             a > b for a, b in zip(turns, allowed["loops"], strict=False)
         ):
             yield f"{turns} kernels a turn of its loops, {allowed['loops']} allowed"
-
-
-def _counted(names: Any) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name in names:
-        short = name.removesuffix("-start")
-        found[short] = found.get(short, 0) + 1
-    return found
 
 
 # One process a case, because a compiler may crash.
