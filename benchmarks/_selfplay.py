@@ -1,13 +1,13 @@
 """Where the time of collecting goes: the network, the environment, and the tree."""
 
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from _turns import clocked
 from jaxtyping import Array, PyTree
 
 from zero_envs import Observation
@@ -38,9 +38,7 @@ def measure(
         actor = loop.agent.actor(state.agent, explore=True)
         return act(loop, actor, state.episodes, key=state.key)
 
-    start = time.perf_counter()
-    jax.block_until_ready(collect(state))
-    compile_s = time.perf_counter() - start
+    compile_s = clocked(collect, state)
     total = seconds(collect, state, repeats=repeats) / loop.unroll_length
     obs = jax.vmap(loop.env.observe)(state.episodes.state)
     network = seconds(_network_alone, evaluator(state.agent), obs, evaluations, repeats=repeats)
@@ -62,12 +60,7 @@ def measure(
 def seconds(function: Callable[..., Any], *args: Any, repeats: int) -> float:
     """Median time of a jitted call, compiled beforehand."""
     jax.block_until_ready(function(*args))
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(function(*args))
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return statistics.median(clocked(function, *args) for _ in range(repeats))
 
 
 @eqx.filter_jit

@@ -8,10 +8,10 @@ One JSON line: the seconds of a step that was compiled before, and where the pro
 
 import argparse
 import json
-import time
 
 import jax
 import jax.random as jr
+from _turns import clocked
 
 from zero_app import start_jax
 from zero_cli._apps import APPS
@@ -33,9 +33,7 @@ def main() -> None:
     for _ in range(options.after):
         state, _ = jax.block_until_ready(step(loop, state))
     with jax.profiler.trace(options.folder):
-        start = time.perf_counter()
-        jax.block_until_ready(step(loop, state))
-        seconds = time.perf_counter() - start
+        seconds = clocked(step, loop, state)
     found = {"app": options.app, "preset": preset, "after": options.after}
     found |= {"seconds": round(seconds, 3), "device": jax.devices()[0].device_kind}
     print(json.dumps(found | {"folder": options.folder}))

@@ -1,8 +1,18 @@
 """Times of calls that take turns, so that other work on the machine slows all of them alike."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import jax
+
+
+def clocked(call: Callable[..., Any], *args: Any) -> float:
+    """The seconds until the result of one call is there."""
+    start = time.perf_counter()
+    jax.block_until_ready(call(*args))
+    return time.perf_counter() - start
 
 
 def take_turns(calls: Mapping[Any, Callable[[int], float]], runs: int) -> dict[Any, list[float]]:

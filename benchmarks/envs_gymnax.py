@@ -12,7 +12,6 @@ The three take turns in one process. Each is given by the median of its rates in
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +19,7 @@ import gymnax
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from _turns import ratio, take_turns
+from _turns import clocked, ratio, take_turns
 
 from zero_envs import CartPole, make
 
@@ -58,14 +57,7 @@ def theirs(actions: jax.Array, key: jax.Array) -> Any:
 def timed(play: Callable[..., Any], *args: jax.Array) -> Callable[[int], float]:
     """The seconds that all steps take, compilation apart."""
     run = jax.jit(jax.vmap(play))
-    jax.block_until_ready(run(*args))
-
-    def once(_: int) -> float:
-        start = time.perf_counter()
-        jax.block_until_ready(run(*args))
-        return time.perf_counter() - start
-
-    return once
+    return lambda _: clocked(run, *args)
 
 
 def lines(options: Any) -> Iterator[dict[str, Any]]:

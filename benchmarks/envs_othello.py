@@ -15,7 +15,6 @@ turn.
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import pgx
-from _turns import ratio, take_turns
+from _turns import clocked, ratio, take_turns
 
 from zero_envs import Othello, PgxEnvironment
 
@@ -63,13 +62,7 @@ def replay(env: Any, observed: bool, actions: jax.Array) -> Callable[[int], floa
     # As JAX does it in a loop: Python's numbers in pgx's states become arrays.
     starts = jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype), starts)
     run = jax.jit(lambda: jax.lax.scan(jax.vmap(step), starts, actions))
-
-    def once(_: int) -> float:
-        start = time.perf_counter()
-        jax.block_until_ready(run())
-        return time.perf_counter() - start
-
-    return once
+    return lambda _: clocked(run)
 
 
 def lines(options: Any) -> Iterator[dict[str, Any]]:

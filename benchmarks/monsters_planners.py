@@ -23,7 +23,6 @@ import functools as ft
 import json
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,7 +30,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _turns import ratio, take_turns
+from _turns import clocked, ratio, take_turns
 
 from zero_envs import Monsters, MonstersState
 from zero_monsters._measure import measure
@@ -85,16 +84,11 @@ def times(plans: dict[str, Planned], states: MonstersState, runs: int) -> dict[s
     """The same work for all, in turns."""
     rows = states.pieces.shape[1]
 
-    def timed(plan: Planned) -> Callable[[int], float]:
-        def once(number: int) -> float:
-            state = jax.tree.map(lambda x: x[number % STEPS], states)
-            start = time.perf_counter()
-            jax.block_until_ready(plan(state, jr.key(number)))
-            return time.perf_counter() - start
+    def once(plan: Planned, number: int) -> float:
+        state = jax.tree.map(lambda x: x[number % STEPS], states)
+        return clocked(lambda: plan(state, jr.key(number)))
 
-        return once
-
-    seconds = take_turns({name: timed(plan) for name, plan in plans.items()}, runs)
+    seconds = take_turns({name: ft.partial(once, plan) for name, plan in plans.items()}, runs)
     return {
         name: {
             "moves_per_second": round(rows / statistics.median(seconds[name])),

@@ -18,8 +18,6 @@ its own, with the usual estimate by one sample; of a Beta nobody draws, as both 
 import argparse
 import json
 import math
-import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +27,7 @@ import jax
 import jax.lax as lax
 import jax.numpy as jnp
 import jax.random as jr
+from _turns import clocked, ratio, take_turns
 
 import zero_nets
 
@@ -108,17 +107,10 @@ def pairs() -> Iterator[Pair]:
 
 def measure(ours: Function, peer: Function, args: tuple[jax.Array, ...], runs: int) -> dict:
     """Milliseconds of both, taking turns."""
-    times: list[list[float]] = [[], []]
-    for run in range(runs + 1):
-        for taken, function in zip(times, (ours, peer), strict=True):
-            start = time.perf_counter()
-            jax.block_until_ready(function(*args))
-            # The first call compiles.
-            if run:
-                taken.append(1e3 * (time.perf_counter() - start))
-    ratios = [theirs / mine for mine, theirs in zip(*times, strict=True)]
-    least = {"zero_ms": min(times[0]), "peer_ms": min(times[1])}
-    return {k: round(v, 3) for k, v in (least | {"ratio": statistics.median(ratios)}).items()}
+    calls = {"zero": lambda _: clocked(ours, *args), "peer": lambda _: clocked(peer, *args)}
+    times = take_turns(calls, runs)
+    least = {f"{name}_ms": round(1e3 * min(x), 3) for name, x in times.items()}
+    return least | {"ratio": round(ratio(times, "peer", "zero"), 3)}
 
 
 def main() -> None:

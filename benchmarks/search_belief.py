@@ -15,14 +15,12 @@ each. Both in one process, taking turns. One JSON line for each number of partic
 
 import argparse
 import json
-import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from _turns import ratio, take_turns
+from _turns import clocked, ratio, take_turns
 
 from zero_search import AbstractHiddenModel, BeliefModel, Hindsight, TreeSearch
 
@@ -87,21 +85,10 @@ def measure(particles: int, simulations: int, options: argparse.Namespace) -> di
         leaves = jax.tree.leaves(jax.eval_shape(grow, state, jr.key(0))[2])
         size[f"{name}_mb"] = round(sum(x.size * x.dtype.itemsize for x in leaves) / 1e6, 1)
         plan = jax.jit(lambda s, k, g=grow: g(s, k)[0]).lower(state, jr.key(0)).compile()
-        calls[name] = seconds(plan, state)
+        calls[name] = lambda run, plan=plan: clocked(lambda: plan(state, jr.key(run)))
     times = take_turns(calls, options.runs)
     least = {f"{name}_ms": round(1e3 * min(x), 1) for name, x in times.items()}
     return least | {"ratio": round(ratio(times, "belief", "hindsight"), 2)} | size
-
-
-def seconds(plan: Any, state: Field) -> Callable[[int], float]:
-    """Of one call, in the given run."""
-
-    def run(number: int) -> float:
-        start = time.perf_counter()
-        jax.block_until_ready(plan(state, jr.key(number)))
-        return time.perf_counter() - start
-
-    return run
 
 
 def main() -> None:

@@ -19,7 +19,6 @@ it chooses them. Othello, one game at a time; JSON lines, and `--question` picks
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from _players import play, seconds_a_move, trained_model
-from _turns import ratio, take_turns
+from _turns import clocked, ratio, take_turns
 from jaxtyping import PRNGKeyArray
 
 from zero_nets import AlphaZeroNet
@@ -90,13 +89,7 @@ def network_seconds(model: EnvironmentModel, runs: int) -> dict[int, list[float]
 
     def call(batch: int) -> Callable[[int], float]:
         boards = jr.bernoulli(jr.key(0), 0.3, (batch, 8, 8, 2)).astype("float32")
-
-        def once(_: int) -> float:
-            start = time.perf_counter()
-            jax.block_until_ready(evaluate_in_a_row(evaluator.network, boards, 32))
-            return (time.perf_counter() - start) / 32
-
-        return once
+        return lambda _: clocked(evaluate_in_a_row, evaluator.network, boards, 32) / 32
 
     return take_turns({batch: call(batch) for batch in BATCHES}, runs)
 

@@ -17,14 +17,13 @@ turns. One JSON line for each batch and rule:
 import argparse
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from _turns import ratio, take_turns
+from _turns import clocked, ratio, take_turns
 from jaxtyping import PRNGKeyArray
 
 from zero_nets import TanhGaussian
@@ -92,22 +91,11 @@ def measure(rule: dict[str, Any], batch: int, options: argparse.Namespace) -> di
         start = time.perf_counter()
         compiled = jax.jit(function).lower(state, jr.key(2)).compile()
         compile_s[name] = round(time.perf_counter() - start, 2)
-        calls[name] = seconds(compiled, state, options.calls)
+        in_a_row = lambda key, f=compiled: [f(state, key) for _ in range(options.calls)]
+        calls[name] = lambda run, f=in_a_row: clocked(f, jr.key(run)) / options.calls
     times = take_turns(calls, options.runs)
     least = {f"{name}_ms": round(1e3 * min(x), 3) for name, x in times.items()}
     return least | {"ratio": round(ratio(times, "search", "rollout"), 3), "compile_s": compile_s}
-
-
-def seconds(compiled: Any, state: jax.Array, calls: int) -> Callable[[int], float]:
-    """Of a call, on average over some in a row, in the given run."""
-
-    def run(number: int) -> float:
-        key = jr.key(number)
-        start = time.perf_counter()
-        jax.block_until_ready([compiled(state, key) for _ in range(calls)])
-        return (time.perf_counter() - start) / calls
-
-    return run
 
 
 def main() -> None:

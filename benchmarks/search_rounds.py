@@ -18,7 +18,6 @@ one:
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from _players import play, trained_model
-from _turns import ratio, take_turns
+from _turns import clocked, ratio, take_turns
 from jaxtyping import Array, PyTree
 
 from zero_othello._mctx import MctxSearch
@@ -67,12 +66,8 @@ def timed(
         model = eqx.combine(params, static)
         return planner.plan(model, state, planner.init(model, state), key=jr.split(key, batch))[0]
 
-    def call(number: int) -> float:
-        start = time.perf_counter()
-        jax.block_until_ready(move(params, state, jr.key(number)))
-        return time.perf_counter() - start
-
     plan = move(params, state, jr.key(0))
+    call = lambda number: clocked(lambda: move(params, state, jr.key(number)))
     return call, float(jnp.sum(plan.visits) / batch)
 
 

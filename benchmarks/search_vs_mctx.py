@@ -46,7 +46,7 @@ import jax.random as jr
 import mctx
 import numpy as np
 import pgx
-from _turns import ratio, take_turns
+from _turns import clocked, ratio, take_turns
 
 import zero_search
 from zero_nets import AlphaZeroNet
@@ -244,12 +244,6 @@ def build(run: Callable, model: Any, *args: Any) -> tuple[Any, Callable, float]:
     return compiled, lambda: compiled(params, *args), time.perf_counter() - start
 
 
-def clock(call: Callable) -> float:
-    start = time.perf_counter()
-    jax.block_until_ready(call())
-    return time.perf_counter() - start
-
-
 def megabytes(compiled: Any) -> float:
     """Temporaries, arguments and results."""
     need = compiled.memory_analysis()
@@ -313,7 +307,7 @@ def prepare(
 
     def measure() -> dict[str, Any]:
         times = take_turns(
-            {who: lambda _, call=call: clock(call) for who, call in calls.items()}, options.runs
+            {who: lambda _, call=call: clocked(call) for who, call in calls.items()}, options.runs
         )
         rate = {k: round(batch * simulations / statistics.median(v)) for k, v in times.items()}
         found = {

@@ -13,7 +13,6 @@ a function:
 
 import argparse
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import rlax
+from _turns import clocked
 
 from zero_train import losses, returns
 
@@ -119,9 +119,7 @@ def measure(
     least = [float("inf"), float("inf")]
     for run in range(runs):
         for i in (run % 2, 1 - run % 2):
-            started = time.perf_counter()
-            jax.block_until_ready(both[i](data))
-            least[i] = min(least[i], 1e6 * (time.perf_counter() - started))
+            least[i] = min(least[i], 1e6 * clocked(both[i], data))
     ours_us, theirs_us = least
     return {
         "zero_us": round(ours_us),
