@@ -13,13 +13,13 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from _selfplay import seconds
 
 from zero_app import start_jax
 from zero_spo._build import build_loop
@@ -28,17 +28,6 @@ from zero_train import act, draw, fill, init, matrix_flops, step
 
 
 SIZE = 2048
-
-
-def seconds(function: Callable[..., Any], *args: Any, repeats: int) -> float:
-    """Median time of a compiled call."""
-    jax.block_until_ready(function(*args))
-    taken = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(function(*args))
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
 
 
 def main() -> None:
