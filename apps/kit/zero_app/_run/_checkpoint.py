@@ -13,7 +13,7 @@ import shutil
 import time
 import traceback
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -59,17 +59,12 @@ class Checkpoints:
     **Attributes:**
 
     - `directory`, `keep`: as given.
-    - `pinned`: steps whose checkpoints no `save` removes. They do not count for `keep`.
+    - `pinned`: steps whose checkpoints no `save` removes, at first none. They do not count for
+        `keep`.
     - `seconds`: how long the last `save` took until its checkpoint was on disk.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        *,
-        keep: int | None = 2,
-        pinned: Collection[int] = (),
-    ):
+    def __init__(self, directory: str | os.PathLike[str], *, keep: int | None = 2):
         """The first `save` makes the folder. Each one keeps the `keep` latest checkpoints, or all
         with `None`."""
         if not (keep is None or (isinstance(keep, numbers.Integral) and keep >= 1)):
@@ -78,7 +73,7 @@ class Checkpoints:
             raise ValueError(f"`Checkpoints(directory={directory!r})`: give the path of a folder.")
         self.directory = pathlib.Path(directory).absolute()
         self.keep: int | None = keep
-        self.pinned = set(pinned)
+        self.pinned: set[int] = set()
         self.seconds = 0.0
         self._saving: concurrent.futures.Future[None] | None = None
 
