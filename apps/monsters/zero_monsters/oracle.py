@@ -136,24 +136,18 @@ class MonstersOracle:
             start = float(np.sum(self._start * values))
         return start
 
-    def episode(
-        self,
-        num_steps: int = 32,
-        policy: str = "optimal",
-        *,
-        gamma: float = 0.99,
-        step_penalty: float | None = None,
-    ) -> MonstersEpisode:
+    def episode(self, num_steps: int = 32, policy: str = "optimal") -> MonstersEpisode:
         """The expected results of one episode of at most `num_steps` steps.
 
-        The arguments are those of `rollout`. The optimal policy maximises the sum of rewards.
+        The policies are those of `rollout`. The optimal one maximises the sum of rewards, and the
+        greedy one has gamma 0.99.
         """
         self._check(num_steps, policy)
         returns = wins = losses = np.zeros_like(self._start)
         for _ in range(num_steps):
             returns, wins, losses = self._follow(
                 policy,
-                (gamma, step_penalty),
+                (0.99, None),
                 self._sweep(returns, 1.0, -1.0, -self.env.step_penalty),
                 self._sweep(wins, 1.0, 0.0, 0.0),
                 self._sweep(losses, 0.0, 1.0, 0.0),
