@@ -10,7 +10,6 @@ from zero_app._run._view import clock, number
 
 
 METRICS = {"loss": 3.25, "policy_loss": 2.9, "value_error": 0.625, "games": 12, "positions": 4096}
-SHOWN = {"loss": "loss", "policy_loss": "policy loss", "value_error": "value error"}
 HEADLINE = (
     "search with 64 simulations a move: 92.0 % against random (95 % interval 88.6 to 95.4; 200 "
     "games: 180 won, 8 drawn, 12 lost)"
@@ -24,9 +23,9 @@ def _timings(seconds: float, **more: float) -> dict[str, float]:
 def _run(console: Console, monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setattr(_view, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
-    with View(40, SHOWN, start=10, console=console) as view:
+    with View(40, start=10, console=console) as view:
         view.note("[not markup] starting")
-        view.update(11, METRICS, _timings(50.0, compile_seconds=48.0, host_bytes=1.25e9))
+        view.update(11, METRICS, _timings(50.0, host_bytes=1.25e9, device_bytes=4.8e9))
         for step in range(12, 21):
             now[0] += 3.0
             view.update(step, METRICS, _timings(3.0))
@@ -73,8 +72,8 @@ def test_a_terminal_shows_everything(monkeypatch):
         "games 12",
         "games a second 20.2",
         "last step 3 s",
-        "compilation 48 s",
         "memory 1.25 GB",
+        "device memory 4.8 GB",
         "Elo 512 ± 32",
         HEADLINE,
     ):
@@ -84,7 +83,7 @@ def test_a_terminal_shows_everything(monkeypatch):
 def test_the_terminal_is_given_back_after_an_error():
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, width=80)
-    with pytest.raises(RuntimeError), View(3, SHOWN, console=console):
+    with pytest.raises(RuntimeError), View(3, console=console):
         raise RuntimeError
     assert text.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is shown again
 

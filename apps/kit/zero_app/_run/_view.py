@@ -35,6 +35,8 @@ SHOWN = {
     "episode_length_mean": "length while exploring",
     "learning_rate": "learning rate",
 }
+#: The seconds between two plain lines.
+EVERY = 20.0
 
 
 class View:
@@ -45,22 +47,11 @@ class View:
     it. Whatever is printed meanwhile must go through `note`.
     """
 
-    def __init__(
-        self,
-        total: int,
-        shown: Mapping[str, str] = SHOWN,
-        *,
-        start: int = 0,
-        every: float = 20.0,
-        console: Console | None = None,
-    ):
-        """A run of `total` steps, of which `start` were done before. `shown` is the label of each
-        metric to show, by its name in metrics.jsonl, and `every` the seconds between two plain
-        lines."""
+    def __init__(self, total: int, *, start: int = 0, console: Console | None = None):
+        """A run of `total` steps, of which `start` were done before."""
         self._total = total
-        self._shown = shown
         self._step = start
-        self._every, self._last = every, -math.inf
+        self._last = -math.inf
         self._console = Console(highlight=False) if console is None else console
         self._metrics: dict[str, Any] = {}
         self._timings: dict[str, Any] = {}
@@ -85,7 +76,7 @@ class View:
     def update(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """Shows a step, with metrics as in metrics.jsonl; a missing one is not shown. `timings` are
         `seconds` (of this step) and any of `positions_per_second`, `games_per_second`,
-        `compile_seconds`, `host_bytes` and `device_bytes`, of which earlier values are kept."""
+        `host_bytes` and `device_bytes`, of which earlier values are kept."""
         self._step = step
         self._metrics.update(metrics)
         self._timings.update(timings)
@@ -106,10 +97,10 @@ class View:
     @contextlib.contextmanager
     def waiting(self, what: str, expected: float | None) -> Iterator[None]:
         """Shows a moving bar in place of that of the steps, for something that takes long; without
-        a terminal a line, unless it is known that it takes less than `every` seconds. `expected` is
-        how many seconds it took last time, if that is known."""
+        a terminal a line, unless it is known that it takes less time than lies between two lines.
+        `expected` is how many seconds it took last time, if that is known."""
         last_time = "" if expected is None else f" (took {expected:.0f} s last time)"
-        if self._live is None and (expected is None or expected > self._every):
+        if self._live is None and (expected is None or expected > EVERY):
             self.note(f"{what}{last_time}")
         self._waiting = what, last_time, expected, time.monotonic()
         self._last = time.monotonic()
@@ -127,7 +118,7 @@ class View:
     def _due(self) -> bool:
         """Whether it is time for another plain line."""
         now = time.monotonic()
-        if self._live is not None or now - self._last < self._every:
+        if self._live is not None or now - self._last < EVERY:
             return False
         self._last = now
         return True
@@ -181,7 +172,7 @@ class View:
 
     def _learning(self) -> dict[str, str]:
         shown = {}
-        for name, label in self._shown.items():
+        for name, label in SHOWN.items():
             if name in self._metrics:
                 value = f"{float(self._metrics[name]):.4g}"
                 if name.startswith("kl_"):
@@ -198,9 +189,8 @@ class View:
                 shown[what] = f"{int(self._metrics[what]):,}"
             if (rate := self._rate(what)) is not None:
                 shown[f"{what} a second"] = rate.split()[0]
-        for name, label in (("seconds", "last step"), ("compile_seconds", "compilation")):
-            if name in self._timings:
-                shown[label] = f"{float(self._timings[name]):.3g} s"
+        if "seconds" in self._timings:
+            shown["last step"] = f"{float(self._timings['seconds']):.3g} s"
         for name, label in (("host_bytes", "memory"), ("device_bytes", "device memory")):
             if name in self._timings:
                 shown[label] = f"{float(self._timings[name]) / 1e9:.3g} GB"
