@@ -61,6 +61,8 @@ def meet(
     games: int,
     batch: int,
     seed: int,
+    max_steps: int = LONGEST_GAME,
+    opening_plies: int = OPENING_PLIES,
 ) -> dict[str, Any]:
     """A match, from the first player's view.
 
@@ -73,9 +75,9 @@ def meet(
             first,
             second,
             num_games=batch,
-            max_steps=LONGEST_GAME,
+            max_steps=max_steps,
             key=jr.fold_in(jr.key(seed), part),
-            opening_plies=OPENING_PLIES,
+            opening_plies=opening_plies,
         )
         outcomes = np.asarray(result.outcomes, np.float64)
         counts = np.asarray(result.counts).reshape(2, -1)[0]

@@ -14,13 +14,12 @@ import functools as ft
 import json
 from typing import Any
 
-import jax.random as jr
-import numpy as np
+from _players import meet
 
 from zero_app import load
 from zero_cli._apps import app_of
 from zero_search import CompletedByMixedValue, TreeSearch
-from zero_train import match, PlanningActor, RandomActor, score_interval
+from zero_train import OPENING_PLIES, PlanningActor, RandomActor
 
 
 def main() -> None:
@@ -43,22 +42,12 @@ def main() -> None:
     )
     planner, frozen = search(evaluate_outcomes=True), search(outcomes="frozen")
     actors = {"random": RandomActor(), "frozen dice": PlanningActor(frozen, player.model)}
+    searching = PlanningActor(planner, player.model)
+    size = {"games": options.games, "batch": options.batch, "seed": options.seed}
+    size |= {"max_steps": 1000, "opening_plies": OPENING_PLIES}
     for name, opponent in actors.items():
-        won = []
-        for part in range(-(-options.games // options.batch)):
-            result = match(
-                player.model.env,
-                PlanningActor(planner, player.model),
-                opponent,
-                num_games=options.batch,
-                max_steps=1000,
-                key=jr.fold_in(jr.key(options.seed), part),
-            )
-            won.append((np.asarray(result.outcomes, np.float64).reshape(2, -1).T + 1) / 2)
-        every = np.concatenate(won)
-        row: dict[str, Any] = {"against": name, "games": every.size}
-        row["score"] = [round(float(x), 4) for x in (every.mean(), *score_interval(every))]
-        print(json.dumps({**vars(options), **row}), flush=True)
+        found = meet(player.model.env, searching, opponent, **size)
+        print(json.dumps({**vars(options), "against": name, **found}), flush=True)
 
 
 if __name__ == "__main__":
