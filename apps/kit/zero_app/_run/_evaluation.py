@@ -89,21 +89,24 @@ def with_simulations(player: AbstractActor, simulations: int | None) -> Abstract
     if isinstance(remembering := player.planner, RememberingPlanner):
         inner = remembering.planner
         if inner is not None:
-            inner = _searching(inner, simulations) if simulations else None
+            inner = searching(inner, simulations) if simulations else None
         return PlanningActor(RememberingPlanner(inner), model)
     if simulations == 0:
         if not isinstance(player.model, AbstractProposalModel):
             return PolicyActor(model.evaluate)
         policy = jax.tree_util.Partial(_policy, model.evaluate)
         return DistributionActor(policy, None, greedy=True)
-    return PlanningActor(_searching(player.planner, simulations), model)
+    return PlanningActor(searching(player.planner, simulations), model)
 
 
-def _searching(planner: Any, simulations: int) -> Any:
-    """The planner with so many simulations a move."""
+def searching(planner: Any, simulations: int, **more: Any) -> Any:
+    """The planner with so many simulations a move, and with more of the parts that it has."""
     if isinstance(planner, SampledSearch):
-        return dataclasses.replace(planner, planner=_searching(planner.planner, simulations))
-    return dataclasses.replace(planner, num_simulations=simulations)
+        inner = searching(planner.planner, simulations, **more)
+        return dataclasses.replace(planner, planner=inner)
+    has = {field.name for field in dataclasses.fields(planner)}
+    more = {name: part for name, part in more.items() if name in has}
+    return dataclasses.replace(planner, num_simulations=simulations, **more)
 
 
 def _policy(evaluate: PolicyEvaluator, features: PyTree[Array]) -> Any:

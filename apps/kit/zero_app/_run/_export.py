@@ -14,7 +14,6 @@ import jax.random as jr
 from jaxtyping import Array
 
 from zero_envs import AbstractEnvironment, Hosted, Observation
-from zero_search import SampledSearch
 from zero_train import (
     AbstractActor,
     ActorCriticActor,
@@ -32,7 +31,7 @@ from .._command._errors import UsageError
 from ._app import App, Trained
 from ._checkpoint import is_key
 from ._disk import children, write_whole
-from ._evaluation import num_players, who, with_simulations
+from ._evaluation import num_players, searching, who
 from ._players import AbstractPlayerCommand, named, save_player
 
 
@@ -168,9 +167,9 @@ def export_decision(
         )
     if isinstance(planner, RememberingPlanner):
         raise UsageError("the player has a memory, and only searches without are exported.")
-    actor: Any = with_simulations(player, simulations)
+    model: Any = player.model
     # Kernels are one platform's, and these programs are for several.
-    planner = _plain(actor.planner)
+    planner = searching(planner, simulations, reuse=False, kernels="plain")
     keys = lambda key: jr.split(jr.wrap_key_data(key), batch)
     begun = lambda key: jax.vmap(lambda key: env.init(key=key))(keys(key))
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
@@ -186,8 +185,8 @@ def export_decision(
     def search(key: Array, *arrays: Array) -> dict[str, Any]:
         state = state_of(arrays)
         obs = jax.vmap(env.observe)(state)
-        memory = planner.init(actor.model, state)
-        plan, _ = planner.plan(actor.model, state, memory, obs=obs, key=keys(key))
+        memory = planner.init(model, state)
+        plan, _ = planner.plan(model, state, memory, obs=obs, key=keys(key))
         names = ("action", "candidates", "visits", "weights", "qvalues", "value")
         return {name: getattr(plan, name) for name in names}
 
@@ -204,14 +203,6 @@ def export_decision(
     action = jax.eval_shape(search, key, *state)["action"]
     programs = {"start": export(start)(key), "search": searched}
     return programs | {"step": export(step)(key, action, *state)}
-
-
-def _plain(planner: Any) -> Any:
-    if isinstance(planner, SampledSearch):
-        return dataclasses.replace(planner, planner=_plain(planner.planner))
-    known = {field.name for field in dataclasses.fields(planner)}
-    plain = {"reuse": False, "kernels": "plain"}
-    return dataclasses.replace(planner, **{k: v for k, v in plain.items() if k in known})
 
 
 def _bare(state: Any) -> list[Array]:
