@@ -96,10 +96,6 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
             check_range(owner, 0, 1, **{name: getattr(self, name)})
 
     @abc.abstractmethod
-    def play(self, online: ActorCritic, *, explore: bool) -> AbstractActor:
-        """An actor of these parameters, exploring or at its strongest."""
-
-    @abc.abstractmethod
     def losses(
         self, learned: tuple, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], Metrics]:
@@ -133,9 +129,6 @@ class AbstractActorCritic(AbstractBlockAgent[ActorCriticState]):
             optimiser=init_optimiser(self._optimiser(), (policy, critic, duals)),
             updates=jnp.zeros((), jnp.int32),
         )
-
-    def actor(self, state: ActorCriticState, *, explore: bool) -> AbstractActor:
-        return self.play(state.online, explore=explore)
 
     def digest(self, state: ActorCriticState, rows: Experience) -> tuple[ActorCriticState, Metrics]:
         """Updates the statistics of the observations with new rows, final ones included."""

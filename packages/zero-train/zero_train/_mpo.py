@@ -12,13 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from zero_memory import Batch
 
-from ._actor_critic import (
-    AbstractActorCritic,
-    ActorCritic,
-    ActorCriticState,
-    improvement,
-    regression,
-)
+from ._actor_critic import AbstractActorCritic, ActorCriticState, improvement, regression
 from ._agent import Experience, Metrics
 from ._checks import check_count
 from ._learning import bind, loss_weights
@@ -59,10 +53,10 @@ class MPO(AbstractActorCritic):
     def __check_init__(self):
         check_count("MPO", num_samples=self.num_samples)
 
-    def play(self, online: ActorCritic, *, explore: bool) -> DistributionActor:
+    def actor(self, state: ActorCriticState, *, explore: bool) -> DistributionActor:
         """The policy of these parameters: sampled to explore, else its mode."""
-        policy = bind(self.policy, online.policy)
-        return DistributionActor(policy, online.statistics, greedy=not explore)
+        policy = bind(self.policy, state.online.policy)
+        return DistributionActor(policy, state.online.statistics, greedy=not explore)
 
     def losses(
         self, learned: tuple, state: ActorCriticState, batch: Batch, *, key: PRNGKeyArray

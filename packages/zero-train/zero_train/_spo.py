@@ -13,13 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from zero_memory import Batch
 from zero_search import AbstractModel, ParticleSearch, Plan
 
-from ._actor_critic import (
-    AbstractActorCritic,
-    ActorCritic,
-    ActorCriticState,
-    improvement,
-    regression,
-)
+from ._actor_critic import AbstractActorCritic, ActorCriticState, improvement, regression
 from ._actors import PlanningActor
 from ._agent import Experience, Metrics
 from ._checks import check_kind
@@ -95,8 +89,9 @@ class SPO(AbstractActorCritic):
         called = "a zero_search.ParticleSearch"
         check_kind("SPO", ParticleSearch, called, explorer=self.explorer, planner=self.planner)
 
-    def play(self, online: ActorCritic, *, explore: bool) -> PlanningActor:
+    def actor(self, state: ActorCriticState, *, explore: bool) -> PlanningActor:
         """Plans with these parameters."""
+        online = state.online
         planner = self.explorer if explore else self.planner
         if self.adaptive:
             temperature = online.duals["temperature"].value
