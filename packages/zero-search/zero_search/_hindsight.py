@@ -103,10 +103,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         key: Keys,
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry]:
-        """Searches `num_trees` trees from every row of `state`.
-
-        **Returns:** the plan of their mean root and the carry for `advance`.
-        """
+        """Searches `num_trees` trees from every row of `state`; the plan is of their mean root."""
         return self.grow(model, state, carry, key=key, obs=obs)[:2]
 
     def grow(

@@ -252,10 +252,6 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
     ) -> tuple[Plan, None]:
         """Searches from every row of `state`, of an [`zero_search.AbstractPriorModel`][] or an
         [`zero_search.AbstractProposalModel`][].
-
-        **Returns:** the plan, and the carry, which is nothing.
-
-        Raises a `ValueError` when traced with keys, or a model's results, of wrong shape or dtype.
         """
         del carry
         check_keys(key, batch_size(state))

@@ -133,6 +133,9 @@ class AbstractPlanner(eqx.Module, Generic[Model, Carry]):
 
         `state` and `obs` are for `model.root` alone; `obs` is what the players observe, or `None`
         where no environment is around.
+
+        **Returns:** the plan, and the carry for `advance`. All planners of this package raise a
+        `ValueError` when traced with keys, or a model's results, of wrong shape or dtype.
         """
 
     @abc.abstractmethod

@@ -156,10 +156,7 @@ class SampledSearch(AbstractPlanner[AbstractModel, SearchCarry]):
         key: Keys,
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry]:
-        """Searches from every row of `state`.
-
-        **Returns:** the plan, whose action is one of its candidates, and the carry for `advance`.
-        """
+        """Searches from every row of `state`. The action of the plan is one of its candidates."""
         check_keys(key, batch_size(state))
         root_key, search_key, read_key = split_rows(key, 3)
         sampled = SampledModel(model, self.num_candidates)

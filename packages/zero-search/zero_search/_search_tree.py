@@ -377,8 +377,6 @@ def read_tree(tree: Tree, row: SupportsIndex = 0) -> SearchTree:
     - `tree`: what a planner's `grow` returned, or the `tree` kept in its carry.
     - `row`: which row of the batch.
 
-    **Returns:** a [`zero_search.SearchTree`][].
-
     Raises an `IndexError` if there is no such row, and a `ValueError` if no tree was kept there or
     while tracing.
     """

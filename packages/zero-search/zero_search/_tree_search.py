@@ -333,12 +333,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         key: Keys,
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry]:
-        """Searches from every row of `state`.
-
-        **Returns:** the plan and the carry for `advance`.
-
-        Raises a `ValueError` when traced with keys, or a model's results, of wrong shape or dtype.
-        """
+        """Searches from every row of `state`."""
         return self.grow(model, state, carry, key=key, obs=obs)[:2]
 
     def grow(
