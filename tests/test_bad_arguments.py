@@ -442,7 +442,7 @@ class Odd(TRAIN.AbstractActor):
     def act(self, state, obs, carry, *, key):
         return self.act_returns(jnp.zeros(obs.legal.shape[0], jnp.int32), carry)
 
-    def advance(self, carry, action, next_state, transition):
+    def advance(self, carry, action, transition):
         return self.advance_returns(carry)
 
 

@@ -144,7 +144,7 @@ def _play(
         risk, needless = jax.vmap(_risk, in_axes=(None, 0, 0))(env, state, action)
         unknown = jnp.isnan(risk)
         after, transition = jax.vmap(env.step)(state, action, key=keys(1, step))
-        carry = actor.advance(carry, action, after, transition)
+        carry = actor.advance(carry, action, transition)
         going, won = ~state.over, jax.vmap(env.won)(after)
         risk = jnp.where(unknown, (transition.last & ~won).astype(jnp.float32), risk)
         played = Played(

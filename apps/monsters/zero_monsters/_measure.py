@@ -86,7 +86,7 @@ def _play(
         after, transition = jax.vmap(env.step)(state, action, key=keys(1, step))
         fresh = jax.vmap(env.init)(key=keys(2, step + 1))
         after = choose(transition.last, fresh, after)
-        memory = actor.advance(memory, action, after, transition)
+        memory = actor.advance(memory, action, transition)
         return (after, memory), (state, action, transition)
 
     state = jax.vmap(env.init)(key=keys(2, 0))

@@ -77,11 +77,7 @@ class Counter(AbstractActor[Int[Array, "batch two"]]):
         return action, None, carry + jnp.asarray([[0, 1]], jnp.int32)
 
     def advance(
-        self,
-        carry: Int[Array, "batch two"],
-        action: Int[Array, " batch"],
-        next_state: RelayState,
-        transition: Transition,
+        self, carry: Int[Array, "batch two"], action: Int[Array, " batch"], transition: Transition
     ) -> Int[Array, "batch two"]:
         return carry + jnp.asarray([[1, 0]], jnp.int32)
 
@@ -209,7 +205,5 @@ class Scalar(AbstractActor[PyTree[Array]]):
     ) -> tuple[Int[Array, " batch"], None, PyTree[Array]]:
         return jnp.zeros(key.shape, jnp.int32), None, carry
 
-    def advance(
-        self, carry: PyTree, action: Array, next_state: PyTree[Array], transition: Transition
-    ) -> PyTree[Array]:
+    def advance(self, carry: PyTree, action: Array, transition: Transition) -> PyTree[Array]:
         return carry

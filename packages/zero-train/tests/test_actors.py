@@ -159,7 +159,7 @@ def move(state: CupsState, carry, seed, planner, model):
     obs = jax.vmap(Cups().observe)(state)
     action, record, carry = actor.act(state, obs, carry, key=jr.split(jr.key(seed), 6))
     transition = Transition(jnp.zeros(6), jnp.ones(6), jnp.zeros(6, bool))
-    return record, actor.advance(carry, action, state, transition)
+    return record, actor.advance(carry, action, transition)
 
 
 @eqx.filter_jit

@@ -73,8 +73,8 @@ class Fixed(AbstractActor[None]):
         del state, obs, carry
         return jnp.broadcast_to(self.action, key.shape), None, None
 
-    def advance(self, carry: None, action: Any, next_state: Any, transition: Transition) -> None:
-        del carry, action, next_state, transition
+    def advance(self, carry: None, action: Any, transition: Transition) -> None:
+        del carry, action, transition
 
 
 class Odd(AbstractDiscreteEnvironment[Int[Array, ""]]):
@@ -298,17 +298,16 @@ def heard(discount: float) -> Transition:
 ])  # fmt: skip
 def test_an_actor_is_told_of_possible_moves_only(planned, action, discount, message):
     actor, actions = planned.actor, jnp.asarray([0, action], jnp.int32)
-    after = jax.vmap(NimState)(jnp.asarray([6, 4], jnp.int32))
     with pytest.raises(ValueError, match=rf"PlanningActor.advance: .*{message}.* \(1 of 2 rows\)"):
-        actor.advance(planned.carry, actions, after, heard(discount))
-    carry = advance(actor, planned.carry, actions, after, heard(discount))
+        actor.advance(planned.carry, actions, heard(discount))
+    carry = advance(actor, planned.carry, actions, heard(discount))
     # Compiled, the row starts anew, as after the end of an episode.
     fresh = Transition(jnp.zeros(2), -jnp.ones(2), jnp.asarray([False, True]))
-    wanted = advance(actor, planned.carry, jnp.asarray([0, 1], jnp.int32), after, fresh)
+    wanted = advance(actor, planned.carry, jnp.asarray([0, 1], jnp.int32), fresh)
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(carry), jax.device_get(wanted))
     for other in (PolicyActor(perfect_nim), RandomActor(), DistributionActor(Categorical, None)):
         with pytest.raises(ValueError, match=rf"{type(other).__name__}.advance: .*{message}"):
-            other.advance(None, actions, after, heard(discount))
+            other.advance(None, actions, heard(discount))
 
 
 @pytest.mark.parametrize("counts", [(0, 2), (-1, 2), (2, 0)], ids=str)

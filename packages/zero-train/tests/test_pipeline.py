@@ -71,10 +71,8 @@ class SlowActor(AbstractActor[None]):
         action, record, carry = self.inner.act(state, obs, carry, key=key)
         return action + toil(self.work, record.value), record, carry
 
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        return self.inner.advance(carry, action, next_state, transition)
+    def advance(self, carry: None, action: Any, transition: Transition) -> None:
+        return self.inner.advance(carry, action, transition)
 
 
 class Learner(eqx.Module):

@@ -104,9 +104,7 @@ class PlanningActor(AbstractActor[Carry], Generic[Carry]):
             record = dataclasses.replace(record, state=state)
         return plan.action, record, carry
 
-    def advance(
-        self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> Carry:
+    def advance(self, carry: Carry, action: Any, transition: Transition) -> Carry:
         wrong = move_faults("PlanningActor", action, transition) > 0
         return self.planner.advance(carry, action, transition.last | wrong)
 

@@ -57,9 +57,7 @@ class AbstractActor(eqx.Module, Generic[Carry]):
         """**Returns:** `(action, record, carry)`; the record is what is stored for the learner."""
 
     @abc.abstractmethod
-    def advance(
-        self, carry: Carry, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> Carry:
+    def advance(self, carry: Carry, action: Any, transition: Transition) -> Carry:
         """Updates the carry after a move of any player. Rows with `transition.last` start anew."""
 
 

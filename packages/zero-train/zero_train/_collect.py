@@ -206,7 +206,7 @@ def written(
     discount = jnp.where(ended, zero, transition.discount)
     row = Experience(decision.obs, action, reward, discount, ended, decision.record)
     heard = Transition(reward, discount, transition.last | ended)
-    carry = actor.advance(decision.carry, action, next_state, heard)
+    carry = actor.advance(decision.carry, action, heard)
     sign, length = episodes.sign, so_far.lengths
     value = so_far.returns + sign * reward.astype(jnp.float32)
     after = dataclasses.replace(

@@ -317,7 +317,7 @@ def _evaluate(
             action, seen = _decided(parts, (state, carry, akey, time, rows))
             after, moved = jax.vmap(env.step)(state, action, key=ekeys)
             state = select_rows(~count.over, after, state)
-            return time + 1, state, *_counted(parts, (carry, count, action, seen, after, moved))
+            return time + 1, state, *_counted(parts, (carry, count, action, seen, moved))
 
         state = jax.vmap(env.init)(key=row_keys(ikey, rows))
         loop = jnp.zeros((), jnp.int32), state, *_begun(actor, state)
@@ -392,8 +392,8 @@ def _decided(parts: tuple, given: tuple) -> tuple[PyTree[Array], PyTree[Array]]:
 
 def _counted(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
     """The carry and the totals after a move, of which those of finished episodes stay."""
-    (env, actor, max_steps), (carry, count, action, seen, state, transition) = parts, given
-    heard, moved = actor.advance(seen, action, state, transition), ~count.over
+    (env, actor, max_steps), (carry, count, action, seen, transition) = parts, given
+    heard, moved = actor.advance(seen, action, transition), ~count.over
     check_same(actor, "advance", carry, heard)
     count = count.add(moved, transition, faults(env, action, transition), max_steps)
     return select_rows(moved, heard, carry), count
@@ -402,7 +402,7 @@ def _counted(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
 def _counted_after(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
     """The same after a step of simulators, a [`zero_envs.HostStep`][]."""
     *before, move = given
-    return _counted(parts, (*before, move.state, move.transition()))
+    return _counted(parts, (*before, move.transition()))
 
 
 _begun_on_host, _decided_on_host, _counted_on_host = map(

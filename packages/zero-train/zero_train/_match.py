@@ -293,10 +293,7 @@ def _turn(
         action2,
     )
     state, transition = jax.vmap(env.step)(games.state, action, key=ekeys)
-    carries = (
-        first.advance(carry1, action, state, transition),
-        second.advance(carry2, action, state, transition),
-    )
+    carries = first.advance(carry1, action, transition), second.advance(carry2, action, transition)
     first_acts = (rows < half) == even
     moved = ~count.over & (first_acts == (count.sign > 0))
     told = obs, action, transition.reward, transition.discount

@@ -46,10 +46,8 @@ class AbstractReflexActor(AbstractActor[None]):
     def init(self, state: PyTree[Array]) -> None:
         del state
 
-    def advance(
-        self, carry: None, action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> None:
-        del carry, next_state
+    def advance(self, carry: None, action: Any, transition: Transition) -> None:
+        del carry
         move_faults(type(self).__name__, action, transition)
 
 

@@ -85,10 +85,7 @@ class ActorCriticActor(AbstractActor[PyTree[Array]]):
         action, _ = jax.vmap(ft.partial(drawn, greedy=self.greedy))(policy, key)
         return action, PolicyRecord(policy, carry), after
 
-    def advance(
-        self, carry: PyTree[Array], action: Any, next_state: PyTree[Array], transition: Transition
-    ) -> PyTree[Array]:
-        del next_state
+    def advance(self, carry: PyTree[Array], action: Any, transition: Transition) -> PyTree[Array]:
         move_faults("ActorCriticActor", action, transition)
         return select_rows(transition.last, self._fresh(transition.last.shape[0]), carry)
 

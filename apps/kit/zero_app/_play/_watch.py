@@ -131,7 +131,7 @@ def _step(
         state, transition = jax.vmap(lambda s, a, k: env.step(s, a, key=k))(state, action, keys)
     else:
         state, transition = after.state, after.transition()
-    carry = actor.advance(carry, action, state, transition)
+    carry = actor.advance(carry, action, transition)
     return state, jax.vmap(env.observe)(state), carry, transition
 
 
