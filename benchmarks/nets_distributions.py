@@ -41,7 +41,7 @@ def _total(distribution: Any, action: Any, entropy: Any) -> jax.Array:
 
 
 def _ours(distribution: zero_nets.AbstractDistribution, key: jax.Array) -> jax.Array:
-    return _total(distribution, distribution.sample(key=key), distribution.entropy(key=key))
+    return _total(distribution, distribution.sample(key=key), distribution.entropy())
 
 
 def _theirs(distribution: Any, key: jax.Array) -> jax.Array:

@@ -57,8 +57,7 @@ class Categorical(AbstractDistribution):
         """The most likely action; the first one if several are equal."""
         return _known(jnp.argmax(self.logits), self.logits)
 
-    def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        del key
+    def entropy(self) -> Float[Array, ""]:
         log_probs = self.log_probs
         return -jnp.sum(self.probs * jnp.where(log_probs != -jnp.inf, log_probs, 0.0))
 
@@ -112,8 +111,7 @@ class MultiDiscrete(AbstractDistribution):
     def mode(self) -> Int[Array, " components"]:
         return jax.vmap(Categorical.mode)(self._parts())
 
-    def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        del key
+    def entropy(self) -> Float[Array, ""]:
         return jnp.sum(jax.vmap(lambda part: part.entropy())(self._parts()))
 
     def kl(self, other: "MultiDiscrete") -> Float[Array, " components"]:
@@ -163,8 +161,7 @@ class EpsilonGreedy(AbstractDistribution):
         """The greedy action; the first one if several are equal."""
         return _known(jnp.argmax(self.qvalues), self.qvalues)
 
-    def entropy(self, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        del key
+    def entropy(self) -> Float[Array, ""]:
         return self._categorical.entropy()
 
     def kl(self, other: "EpsilonGreedy") -> Float[Array, ""]:

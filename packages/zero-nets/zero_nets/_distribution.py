@@ -28,9 +28,8 @@ class AbstractDistribution(eqx.Module):
         """The greedy action: the most likely one, unless the class says otherwise."""
 
     @abc.abstractmethod
-    def entropy(self, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The entropy. `key` is for distributions that can only estimate it; those of this package
-        ignore it."""
+    def entropy(self) -> Float[Array, ""]:
+        """The entropy of the whole action."""
 
     @abc.abstractmethod
     def kl(self, other: Any) -> Float[Array, "*dims"]:
