@@ -1,5 +1,7 @@
 """The rings of an episode buffer."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -63,17 +65,14 @@ def store(
 
     waiting = state.waiting + copies * mask.astype(jnp.int32)
     room = capacity - jnp.minimum(waiting, capacity)
-    return eqx.tree_at(
-        lambda s: (s.items, s.outcome, s.discount, s.seat, s.waiting, s.finished),
+    return dataclasses.replace(
         state,
-        (
-            jax.tree.map(write, state.items, items),
-            write(state.outcome, jnp.where(newest, reward[:, None], 0.0)),
-            write(state.discount, jnp.where(newest, discount[:, None], 1.0)),
-            write(state.seat, state.turn[:, None]),
-            waiting,
-            jnp.minimum(state.finished, room),
-        ),
+        items=jax.tree.map(write, state.items, items),
+        outcome=write(state.outcome, jnp.where(newest, reward[:, None], 0.0)),
+        discount=write(state.discount, jnp.where(newest, discount[:, None], 1.0)),
+        seat=write(state.seat, state.turn[:, None]),
+        waiting=waiting,
+        finished=jnp.minimum(state.finished, room),
     )
 
 
@@ -81,11 +80,9 @@ def finish(state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
     """Ends the running episode of the environments in `mask`. `settle` gives the outcomes."""
     capacity = state.outcome.shape[1]
     ended = jnp.where(mask, state.waiting, 0)
-    state = eqx.tree_at(
-        lambda s: (s.start, s.finished),
-        state,
-        ((state.start + ended) % capacity, state.finished + jnp.minimum(ended, capacity)),
-    )
+    start = (state.start + ended) % capacity
+    finished = state.finished + jnp.minimum(ended, capacity)
+    state = dataclasses.replace(state, start=start, finished=finished)
     return forget(state, mask & (ended > 0))
 
 
@@ -116,16 +113,13 @@ def settle(
 
     start = state.outcome, jnp.zeros((num_envs,), jnp.float32)
     ring, _ = jax.lax.fori_loop(0, jnp.max(count), back, start)
-    return eqx.tree_at(lambda s: s.outcome, state, ring)
+    return dataclasses.replace(state, outcome=ring)
 
 
 def forget(state: EpisodeState, mask: Bool[Array, " envs"]) -> EpisodeState:
     """Empties the running episode of the environments in `mask`."""
-    return eqx.tree_at(
-        lambda s: (s.waiting, s.turn),
-        state,
-        (jnp.where(mask, 0, state.waiting), jnp.where(mask, 0, state.turn)),
-    )
+    waiting, turn = (jnp.where(mask, 0, x) for x in (state.waiting, state.turn))
+    return dataclasses.replace(state, waiting=waiting, turn=turn)
 
 
 def repeat(x: Array, axes: tuple[int, ...]) -> Array:

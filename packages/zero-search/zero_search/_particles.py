@@ -1,5 +1,6 @@
 """Planning by a cloud of particles: sequential Monte Carlo."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -344,9 +345,8 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         particles, policy = going_on
         action, invalid = draw(policy, action_key, axis=0)
         invalid = invalid & particles.alive
-        particles = eqx.tree_at(
-            lambda p: (p.action, p.alive), particles, (action, particles.alive & ~invalid)
-        )
+        alive = particles.alive & ~invalid
+        particles = dataclasses.replace(particles, action=action, alive=alive)
         wrong = jnp.sum(moved.invalid, axis=1, dtype=jnp.int32)
         wrong = wrong + jnp.sum(invalid, axis=1, dtype=jnp.int32)
         cloud = _Cloud(particles, advantages, cloud.resampled | due, cloud.invalid + wrong)
