@@ -213,7 +213,7 @@ class ParticleFilter(AbstractFilter[State, Particles[State]], Generic[State]):
     ) -> tuple[State, Float[Array, " particles"]]:
         """As many states drawn by weight, of equal weights, where too few carry the weight."""
         few = jnp.sum(jnp.exp(2 * log_weights)) * self.effective * self.num_particles > 1
-        drawn = _systematic(log_weights, key)
+        drawn = _systematic(log_weights, key, self.num_particles)
         uniform = jnp.full_like(log_weights, -jnp.log(self.num_particles))
         states = _where(few, jax.tree.map(lambda x: x[drawn], states), states)
         return states, jnp.where(few, uniform, log_weights)
@@ -410,18 +410,12 @@ def _normal(log_weights: Float[Array, " particles"]) -> Float[Array, " particles
 
 
 def _systematic(
-    log_weights: Float[Array, " states"], key: PRNGKeyArray, number: int | None = None
+    log_weights: Float[Array, " states"], key: PRNGKeyArray, number: int
 ) -> Int[Array, " particles"]:
     """Draws numbers of states by weight, with one random number for all."""
-    size = log_weights.shape[0]
-    number = size if number is None else number
     total = jnp.cumsum(jnp.exp(log_weights))
-    places = (
-        (jnp.arange(number, dtype=jnp.float32) + jr.uniform(key, (), jnp.float32))
-        / number
-        * total[-1]
-    )
-    drawn = jnp.searchsorted(total, places, side="right")
+    places = jnp.arange(number, dtype=jnp.float32) + jr.uniform(key, (), jnp.float32)
+    drawn = jnp.searchsorted(total, places / number * total[-1], side="right")
     # Rounding can make the last place the whole, beyond which there are only weights of 0.
     return jnp.minimum(drawn, jnp.searchsorted(total, total[-1])).astype(jnp.int32)
 
