@@ -135,7 +135,6 @@ if typing.TYPE_CHECKING:
         evaluate_batch as evaluate_batch,
         Evaluator as Evaluator,
         FeatureEvaluator as FeatureEvaluator,
-        PolicyEvaluator as PolicyEvaluator,
         PolicyModel as PolicyModel,
         ValueCode as ValueCode,
     )

@@ -277,10 +277,6 @@ def check_gamma(owner: str, gamma: float) -> None:
         )
 
 
-#: The policy and the value `[]` of ONE observation, for the player to move.
-PolicyEvaluator = Callable[[Observation], tuple[Any, Array]]
-
-
 class PolicyModel(AbstractProposalModel[State], Generic[State]):
     """The batch-native twin of an environment of continuous or factored actions that hides nothing,
     with a policy to draw them from. For discrete ones use a [`zero_train.EnvironmentModel`][].
@@ -292,7 +288,7 @@ class PolicyModel(AbstractProposalModel[State], Generic[State]):
     """
 
     env: AbstractEnvironment
-    evaluate: PolicyEvaluator
+    evaluate: Evaluator
     gamma: float = 1.0
 
     def __check_init__(self):

@@ -17,12 +17,12 @@ from zero_train import (
     AbstractActor,
     DistributionActor,
     evaluate,
+    Evaluator,
     Loop,
     match,
     OPENING_PLIES,
     PlanningActor,
     PolicyActor,
-    PolicyEvaluator,
     RandomActor,
     RememberingPlanner,
     rollout,
@@ -109,7 +109,7 @@ def searching(planner: Any, simulations: int, **more: Any) -> Any:
     return dataclasses.replace(planner, num_simulations=simulations, **more)
 
 
-def _policy(evaluate: PolicyEvaluator, features: PyTree[Array]) -> Any:
+def _policy(evaluate: Evaluator, features: PyTree[Array]) -> Any:
     return evaluate(Observation(features, None))[0]
 
 
