@@ -232,14 +232,9 @@ def act(
     loop: Loop, actor: AbstractActor, episodes: Episodes, *, key: PRNGKeyArray
 ) -> tuple[Episodes, Experience]:
     """Collects on every acting device by itself, the same rows however many there are."""
+    own = {"num_steps": loop.unroll_length, "opening_plies": loop.opening_plies}
     local = lambda actor, episodes, key, indices: collect(
-        loop.env,
-        actor,
-        episodes,
-        indices=indices,
-        key=key,
-        num_steps=loop.unroll_length,
-        opening_plies=loop.opening_plies,
+        loop.env, actor, episodes, indices=indices, key=key, **own
     )
     return acting(loop, local, actor, episodes, key)
 
