@@ -17,7 +17,7 @@ from ._check import batch_size, check_answer, check_range, check_step
 from ._model import AbstractChanceModel, AbstractPriorModel, predicted, stepped
 from ._rules import highest, MeanBackup
 from ._sample import inverted, safe_softmax, seeds, split_rows, uniform, where_rows
-from ._types import Floats, Ints, Keys, Node, NodeStatistics, Stepped
+from ._types import Floats, Ints, Keys, Node, NodeStatistics, Prediction, Stepped
 
 
 #: The rules of `TreeSearch(outcomes=...)`; the last one is a search without chance nodes.
@@ -116,9 +116,7 @@ class DrawnOutcomes(AbstractChanceModel[DrawnNode, DrawnAfterstate]):
     def step(self, node: DrawnNode, action: Ints, *, key: Keys) -> Stepped[DrawnNode]:
         return sampled_step(self, node, action, key=key)
 
-    def predict(
-        self, node: DrawnNode, *, key: Keys
-    ) -> tuple[Float[Array, "batch actions"], Floats]:
+    def predict(self, node: DrawnNode, *, key: Keys) -> Prediction:
         return self.model.predict(node.node, key=key)
 
     def afterstate(self, node: DrawnNode, action: Ints) -> DrawnAfterstate:
@@ -216,9 +214,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
             last & ~chance,
         )
 
-    def predict(
-        self, node: ChanceNode, *, key: Keys
-    ) -> tuple[Float[Array, "batch columns"], Floats]:
+    def predict(self, node: ChanceNode, *, key: Keys) -> Prediction:
         pkey, akey = split_rows(key, 2)
         logits, value = predicted(self.model, node.node, pkey, self.num_actions)
         value, chance = value.astype(jnp.float32), node.chance > 0
