@@ -3,10 +3,10 @@
     uv run zero train pgx/backgammon --steps 2500
     uv run python benchmarks/backgammon_dice.py runs/pgx-backgammon --games 1000
 
-JSON lines: the share of games won with its 95 % interval, from the view of a search of one ply. It
-looks at every move once, at all rolls that may follow it, and plays the one of the best value.
-Against random moves, and against the same search with `outcomes="frozen"`, which takes the first
-roll that it draws for certain.
+JSON lines: the score and its rating difference, both with 95 % intervals, from the view of a search
+of one ply. It looks at every move once, at all rolls that may follow it, and plays the one of the
+best value. Against random moves, and against the same search with `outcomes="frozen"`, which takes
+the first roll that it draws for certain.
 """
 
 import argparse

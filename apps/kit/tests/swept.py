@@ -21,8 +21,8 @@ class Config(AbstractConfig):
     kind: Literal["a", "b"] = "a"
     depth: int = 1
 
-    def unused(self) -> dict[str, str]:
-        return {"depth": "--kind b"} if self.kind == "a" else {}
+    def unused(self) -> dict[str, tuple[str, ...]]:
+        return {"depth": ("kind",)} if self.kind == "a" else {}
 
 
 def worth(config: Config) -> float:

@@ -214,7 +214,7 @@ REFUSED = (
     ("envs=0:64", "--over envs=0:64 was given: --envs 0 was given; give at least 1"),
     ("kind=a,c", "--over kind=a,c was given: --kind 'c' was given; give one of a, b"),
     ("kind=a:b", "--kind 'a:b' was given; give one of a, b"),
-    ("depth=1:2", "--over depth=1:2 was given without --kind b; leave it out, or give both."),
+    ("depth=1:2", "--over depth=1:2 was given, and --depth has no effect with --kind a; leave it"),
 )
 
 
@@ -225,11 +225,13 @@ def test_what_training_would_refuse_is_refused_before_the_first_trial(over, said
     assert said in str(e.value) and not (tmp_path / "new").exists()
 
 
-def test_a_flag_that_some_trials_use_is_swept(tmp_path):
-    for words in (["depth=1:2", "kind=a,b"], ["depth=1:2", "--kind=b"]):
+def test_a_flag_that_some_trials_use_is_swept_or_given(tmp_path):
+    for words in (["depth=1:2", "kind=a,b"], ["depth=1:2", "--kind=b"], ["kind=a,b", "--depth=2"]):
         out = tmp_path / words[1]
         go(out, "--over", *words, "--trials=1")
-        assert "depth" in trials(out)[0].params
+        assert trials(out)[0].state.name == "COMPLETE"
+    with pytest.raises(UsageError, match="^--depth has no effect with --kind a; leave it out.$"):
+        go(tmp_path / "new", "--over", "rate=0:1", "--depth=2")
 
 
 def test_one_storage_holds_one_sweep_of_a_name(tmp_path):

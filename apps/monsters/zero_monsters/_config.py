@@ -133,6 +133,16 @@ class Config(AbstractAdamWConfig):
                 f"{self.temperature}; give at most that."
             )
 
+    def unused(self) -> dict[str, tuple[str, ...]]:
+        found = dict[str, tuple[str, ...]]()
+        if PlannerName.parse(self.planner).kind != "chance":
+            found["outcomes"] = ("planner",)
+        if not self.noise:
+            found["alpha"] = ("noise",)
+        if self.network == "original":
+            found |= dict.fromkeys(("width", "layers"), ("network",))
+        return found
+
 
 #: `tiny` runs all parts within a minute. `original` is the configuration of the original system:
 #: its batches of 32 rollouts of 32 moves are windows of 33 rows here. Unlike in the original, no

@@ -90,12 +90,10 @@ class Config(AbstractTreeSearchConfig):
                 "--engine mctx has no --search puct; use --search muzero or --search gumbel."
             )
 
-    def unused(self) -> dict[str, str]:
-        found = super().unused()
-        if self.search == "gumbel":
-            found |= dict.fromkeys(("exploration", "nodes"), "--search puct")
-        elif self.engine == "mctx":
-            found["nodes"] = "--engine zero"
+    def unused(self) -> dict[str, tuple[str, ...]]:
+        found, names = super().unused(), ("exploration", "nodes")
+        if self.search == "gumbel" or self.engine == "mctx":
+            found |= dict.fromkeys(names, ("search",) if self.engine == "zero" else ("engine",))
         return found
 
 

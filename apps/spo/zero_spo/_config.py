@@ -1,6 +1,7 @@
 """Every hyperparameter of a training run, and the presets."""
 
 import dataclasses
+import functools as ft
 import types
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,6 +13,13 @@ from zero_envs import known_environments
 
 
 Agent = Literal["spo", "mpo", "ppo", "vmpo"]
+#: The fields that discrete actions alone have, and those of Gaussian policies; of both the first
+#: is not of the trust region.
+_DISCRETE_ONLY = ("alpha", "epsilon_policy", "multiplier")
+_GAUSSIAN = (
+    *("min_scale", "epsilon_mean", "epsilon_stddev"),
+    *("multiplier_mean", "multiplier_stddev", "per_dimension"),
+)
 #: The fields of the search, which spo alone has.
 _SEARCH = (
     *("particles", "depth", "resample", "period", "ess_threshold", "resampling"),
@@ -160,7 +168,7 @@ class Config(AbstractConfig):
                 f"less than --length {self.length} or --unroll {self.unroll}; give at least "
                 f"{least}."
             )
-        if self.resample == "period" and self.period > self.depth:
+        if self.agent == "spo" and self.resample == "period" and self.period > self.depth:
             raise UsageError(
                 f"--period {self.period} is longer than --depth {self.depth}; give at most that, "
                 "or --resample never."
@@ -171,24 +179,28 @@ class Config(AbstractConfig):
                 "and have no mean; give sampled or argmax."
             )
 
-    def unused(self) -> dict[str, str]:
-        found = dict[str, str]()
+    def unused(self) -> dict[str, tuple[str, ...]]:
+        found, agent = dict[str, tuple[str, ...]](), ("agent",)
+        found |= dict.fromkeys(_DISCRETE_ONLY if _continuous(self.env) else _GAUSSIAN, ("env",))
         if self.resample != "period":
-            found["period"] = "--resample period"
+            found["period"] = ("resample",)
         if self.resample != "ess":
-            found["ess_threshold"] = "--resample ess"
+            found["ess_threshold"] = ("resample",)
+        if self.resample == "never":
+            found["resampling"] = ("resample",)
         if not self.noise:
-            found["alpha"] = "--noise"
+            found["alpha"] = ("noise",)
         if self.agent != "spo":
-            found |= dict.fromkeys(_SEARCH, "--agent spo")
+            found |= dict.fromkeys(_SEARCH, agent)
         if self.agent != "mpo":
-            found["samples"] = "--agent mpo"
-        if self.on_policy:
-            found["replay"] = "--agent spo"
-        else:
-            found |= dict.fromkeys(("entropy_bonus", "memory"), "--agent ppo")
+            found["samples"] = agent
+        if self.agent == "ppo":
+            region = ("temperature", "dual_rate", *_DISCRETE_ONLY[1:], *_GAUSSIAN[1:])
+            found |= dict.fromkeys(region, agent)
+        unread = ("replay", "target_rate") if self.on_policy else ("entropy_bonus", "memory")
+        found |= dict.fromkeys(unread, agent)
         if not self.env.startswith("brax/"):
-            found["backend"] = "--env brax/NAME"
+            found["backend"] = ("env",)
         return found
 
     def _check_windows(self) -> None:
@@ -392,6 +404,7 @@ def has_known_presets(env: str) -> bool:
     return env == "cartpole" or (":" not in env and _continuous(env))
 
 
+@ft.cache
 def _continuous(name: str) -> bool:
     """Whether the actions of the named environment are continuous."""
     if name.startswith(("brax/", "playground/")):  # of which all are, also where they are missing

@@ -117,14 +117,14 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["list", "SNEK"], "did you mean jumanji/Snake-v1"),
         (["list", "pgx/conect_four"], "Did you mean pgx/connect_four"),
         (["train", "jumanji/FlatPack-v0", "--agent", "spo"], "give one of sampled-alphazero, s"),
-        (["train", "2048", "--memory"], "--memory was given without --agent muzero"),
+        (["train", "2048", "--memory"], "--memory has no effect with --agent expert; lea"),
         (
             ["train", "2048", "--player-exploration", "1"],
-            "--player-exploration was given without --agent alphazero",
+            "--player-exploration has no effect with --agent expert; leave it out.",
         ),
         (
             ["train", "2048", "--value-scale", "1", "--search", "puct"],
-            "--value-scale was given without --agent expert --search gumbel",
+            "--value-scale has no effect with --search puct; leave it out.",
         ),
         (
             ["train", "cartpole", "--agent", "expert", "--network", "parts"],

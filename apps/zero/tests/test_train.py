@@ -209,39 +209,56 @@ def test_a_model_is_learned_and_plays(agent, flags, zero, tmp_path, without_char
 
 
 @pytest.mark.parametrize(
-    "flags, needed",
+    "agent, flags",
     [
-        ("--agent alphazero --entropy-bonus 2", "--agent muzero"),
-        ("--agent alphazero --n-steps 2", "--agent muzero"),
-        ("--agent alphazero --exploration 2", "--search puct"),
-        ("--agent alphazero --noise 0.5", "--search puct"),
-        ("--agent alphazero --candidates 2", "--agent sampled"),
-        ("--agent alphazero --window 20", "--agent expert"),
-        ("--agent muzero --considered 2", "--search gumbel"),
-        ("--agent muzero --no-symmetries", "--agent alphazero"),
-        ("--agent muzero --value-mix 0.5", "--agent alphazero"),
-        ("--agent muzero --entropy-decay 0.5", "--agent expert"),
-        ("--agent alphazero --model-steps 2", "--agent muzero"),
-        ("--agent alphazero --consistency 2", "--agent muzero"),
-        ("--agent alphazero --correction 2", "--agent muzero"),
-        ("--agent alphazero --reward-weight 2", "--agent muzero"),
-        ("--agent stochastic --value-prefix 2", "--agent muzero"),
-        ("--agent stochastic --memory", "--agent muzero"),
-        ("--agent muzero --memory-steps 2", "--memory"),
+        ("alphazero", "entropy-bonus n-steps candidates window entropy-decay model-steps"),
+        ("alphazero", "consistency correction reward-weight value-prefix"),
+        ("stochastic", "value-prefix value-mix average window entropy-decay candidates"),
+        ("stochastic", "player-exploration prior-temperature value-scale"),
     ],
 )
-def test_what_has_no_effect_is_refused(flags, needed, zero):
-    code, _, err = zero("train", "pgx/tic_tac_toe", *flags.split())
-    given = flags.split()[2]
-    said = f"{given} was given without {needed}; leave it out, or give both."
+def test_what_has_no_effect_with_an_agent_is_refused(agent, flags, zero):
+    for name in flags.split():
+        value = "0.5" if name in ("value-mix", "average", "entropy-decay") else "2"
+        code, _, err = zero("train", "pgx/tic_tac_toe", "--agent", agent, f"--{name}", value)
+        said = f"--{name} has no effect with --agent {agent}; leave it out."
+        assert code == 2 and said in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("pgx/tic_tac_toe --exploration 2", "with --agent alphazero --search gumbel; leave it out"),
+        ("pgx/tic_tac_toe --noise 0.5", "--noise has no effect with --search gumbel; leave it"),
+        ("pgx/tic_tac_toe --agent stochastic --memory", "--memory has no effect with --agent st"),
+        ("pgx/tic_tac_toe --agent muzero --considered 2", "no effect with --search muzero; lea"),
+        ("pgx/tic_tac_toe --agent muzero --memory-steps 2", "no effect with --no-memory; leave it"),
+        ("pgx/tic_tac_toe --agent muzero --no-symmetries", "--no-symmetries has no effect with"),
+        ("2048 --agent expert --entropy-decay 0.5", "no effect with --entropy-bonus 0.0; leave"),
+        ("2048 --agent expert --no-symmetries", "--no-symmetries has no effect with --env 2048;"),
+        ("2048 --network a.py:B --blocks 5", "--blocks has no effect with --network a.py:B; le"),
+        ("tag --exploration 2", "with --agent expert --search gumbel --value-scale 0.02; leave"),
+        ("cartpole --agent muzero --value-prefix 6", "--value-prefix 6 is more than --model-step"),
+    ],
+)
+def test_what_has_no_effect_is_refused(words, said, zero):
+    code, _, err = zero("train", *words.split())
     assert code == 2 and said in err and err.count("\n") == 1
-    code, _, err = zero("train", "cartpole", "--agent", "muzero", "--value-prefix", "6")
-    assert code == 2 and "--value-prefix 6 is more than --model-steps 5" in err
 
 
-def test_a_decay_needs_what_decays(zero):
-    code, _, err = zero("train", "2048", "--agent", "expert", "--entropy-decay", "0.5")
-    assert code == 2 and "--entropy-decay was given without --entropy-bonus; leave it out" in err
+def test_a_network_that_an_agent_does_not_have_is_refused_wherever_it_is_said():
+    """As by the configuration of another run, or in a trial of a sweep."""
+    config = presets("cartpole", "muzero", 4, 1)["tiny"]
+    for given in ({"memory": True}, {"value_prefix": 2}):
+        with pytest.raises(UsageError, match="has no effect with --agent stochastic; leave it ou"):
+            dataclasses.replace(config, agent="stochastic", **given)
+
+
+def test_what_a_flag_is_by_default_is_harmless(zero, tiny_run):
+    """Who turns off what a preset has may say all of it."""
+    words = "tag --search puct --value-scale 0 --no-memory --exploration 2"
+    code, _, err = zero("train", *words.split(), "--out", tiny_run.parent)
+    assert code == 2 and "holds no run to --resume" in err
 
 
 def test_what_a_preset_says_for_another_search_is_left_out():

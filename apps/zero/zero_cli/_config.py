@@ -10,6 +10,8 @@ from annotated_types import Ge, Interval
 
 from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UsageError
 
+from ._agents import SYMMETRIES
+
 
 #: The agents that search a tree.
 Agent = Literal["alphazero", "expert", "muzero", "stochastic", "sampled", "sampled-alphazero"]
@@ -118,6 +120,9 @@ class Config(AbstractTreeSearchConfig):
                 f"--games {self.games} is odd; every opening is played from both seats, so give "
                 "an even number."
             )
+        for name in ("memory", "value_prefix"):  # with which a network is another one
+            if getattr(self, name) and name in self.unused():
+                raise self.without_effect(name)
         if self.value_prefix > self.model_steps:
             raise UsageError(
                 f"--value-prefix {self.value_prefix} is more than --model-steps "
@@ -136,38 +141,48 @@ class Config(AbstractTreeSearchConfig):
                 f"{self.n_steps + 1}."
             )
 
-    def unused(self) -> dict[str, str]:
-        found = super().unused()
-        scales = self.agent == "expert" and self.search == "gumbel"
-        strong = self.agent == "alphazero" or self.samples or (scales and self.value_scale)
-        if self.search == "gumbel" and strong:
-            found["exploration"] = "--search puct"
+    def unused(self) -> dict[str, tuple[str, ...]]:
+        found, agent = super().unused(), ("agent",)
+        if self.search == "gumbel" and self.keeps_values:
+            found["exploration"] = ("agent", "search", "value_scale")
+        elif self.search == "gumbel" and (self.agent == "alphazero" or self.samples):
+            found["exploration"] = ("agent", "search")
         if self.agent == "alphazero":
-            found |= dict.fromkeys(("entropy_bonus", "gamma", "n_steps"), "--agent muzero")
+            found |= dict.fromkeys(("entropy_bonus", "gamma", "n_steps"), agent)
         else:
             players = ("player_exploration", "prior_temperature", "decisive_moves")
-            found |= dict.fromkeys(players, "--agent alphazero")
+            found |= dict.fromkeys(players, agent)
         if self.learns_model:
-            learned = ("symmetries", "value_mix", "average")
-            found |= dict.fromkeys(learned, "--agent alphazero")
+            found |= dict.fromkeys(("symmetries", "value_mix", "average"), agent)
         else:
             models = ("consistency", "correction", "reward_weight", "model_steps")
-            found |= dict.fromkeys((*models, "normalise_observations"), "--agent muzero")
+            found |= dict.fromkeys((*models, "normalise_observations"), agent)
         if self.agent not in ("muzero", "sampled"):
-            found["value_prefix"] = "--agent muzero"
+            found["value_prefix"] = agent
         if self.agent != "muzero":
-            found["memory"] = "--agent muzero"
+            found["memory"] = agent
         if not self.memory:
-            found["memory_steps"] = "--memory"
+            found["memory_steps"] = ("memory",)
         if not self.learns_windows:
-            found |= dict.fromkeys(("window", "entropy_decay"), "--agent expert")
+            found |= dict.fromkeys(("window", "entropy_decay"), agent)
         elif not self.entropy_bonus:
-            found["entropy_decay"] = "--entropy-bonus"
-        if not scales:
-            found["value_scale"] = "--agent expert --search gumbel"
+            found["entropy_decay"] = ("entropy_bonus",)
+        if self.agent != "expert":
+            found["value_scale"] = agent
+        elif self.search != "gumbel":
+            found["value_scale"] = ("search",)
         if not self.samples:
-            found["candidates"] = "--agent sampled"
+            found["candidates"] = agent
+        if self.env not in SYMMETRIES:
+            found["symmetries"] = ("env",)
+        if ":" in self.network:
+            found |= dict.fromkeys(("blocks", "channels"), ("network",))
         return found
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether searches take Q-values as they are."""
+        return self.value_scale > 0 and self.agent == "expert" and self.search == "gumbel"
 
     @property
     def learns_model(self) -> bool:
@@ -195,15 +210,14 @@ class Config(AbstractTreeSearchConfig):
         """The `explorer` and the `planner` of the agent. One that draws candidates searches them by
         Gumbel at full strength too: visits of many candidates that are equally likely before the
         search say little."""
-        scale = 0.0 if "value_scale" in self.unused() else self.value_scale
-        if not self.samples and not scale:
+        if not self.samples and not self.keeps_values:
             return {"explorer": self.explorer(), "planner": self.planner()}
         # with JAX
         from zero_search import CompletedByMixedValue, SampledSearch, TreeSearch
 
         parts: dict[str, Any] = {"kernels": "auto"}
-        if scale:
-            parts["qtransform"] = CompletedByMixedValue(scale, rescale_values=False)
+        if self.keeps_values:
+            parts["qtransform"] = CompletedByMixedValue(self.value_scale, rescale_values=False)
         most = self.candidates if self.samples else self.considered
         gumbel = ft.partial(TreeSearch.gumbel, max_num_considered_actions=most, **parts)
         strong = gumbel(self.player_simulations, gumbel_scale=0.0)

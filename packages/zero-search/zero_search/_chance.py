@@ -214,7 +214,9 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
             last & ~chance,
         )
 
-    def predict(self, node: ChanceNode, *, key: Keys) -> Prediction:
+    def predict(
+        self, node: ChanceNode, *, key: Keys
+    ) -> tuple[Float[Array, "batch columns"], Floats]:
         pkey, akey = split_rows(key, 2)
         logits, value = predicted(self.model, node.node, pkey, self.num_actions)
         value, chance = value.astype(jnp.float32), node.chance > 0

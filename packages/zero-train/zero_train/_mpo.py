@@ -54,7 +54,7 @@ class MPO(AbstractActorCritic):
         check_count("MPO", num_samples=self.num_samples)
 
     def actor(self, state: ActorCriticState, *, explore: bool) -> DistributionActor:
-        """The policy of these parameters: sampled to explore, else its mode."""
+        """The online policy: sampled to explore, else its mode."""
         policy = bind(self.policy, state.online.policy)
         return DistributionActor(policy, state.online.statistics, greedy=not explore)
 

@@ -90,7 +90,7 @@ class SPO(AbstractActorCritic):
         check_kind("SPO", ParticleSearch, called, explorer=self.explorer, planner=self.planner)
 
     def actor(self, state: ActorCriticState, *, explore: bool) -> PlanningActor:
-        """Plans with these parameters."""
+        """Plans with the online parameters."""
         online = state.online
         planner = self.explorer if explore else self.planner
         if self.adaptive:

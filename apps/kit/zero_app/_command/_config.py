@@ -49,7 +49,7 @@ class AbstractConfig:
     --run-code.
 
     A class may override `unused`. Flags without effect are refused on the command line alone, so
-    runs of before that were given one are still read.
+    older runs that have one can still be loaded.
     """
 
     seed: Seed = 0
@@ -93,10 +93,23 @@ class AbstractConfig:
                     f"give a multiple of {parts}, or other {flag(divisor)}."
                 )
 
-    def unused(self) -> dict[str, str]:
-        """The fields that have no effect beside the others, by name, and the flags that would give
-        them one, such as `"--search puct"`."""
+    def unused(self) -> dict[str, tuple[str, ...]]:
+        """The fields that have no effect, by name, and the fields whose values are the reason."""
         return {}
+
+    def without_effect(self, name: str) -> UsageError:
+        """What is wrong with a field that is `unused`, as the command line says it."""
+        why = " ".join(_words(x, getattr(self, x)) for x in self.unused()[name])
+        value = getattr(self, name)
+        said = _words(name, value) if isinstance(value, bool) else flag(name)
+        return UsageError(f"{said} has no effect with {why}; leave it out.")
+
+
+def _words(name: str, value: Any) -> str:
+    """A field and its value as they are said on the command line."""
+    if isinstance(value, bool):
+        return flag(name) if value else f"--no-{flag(name)[2:]}"
+    return f"{flag(name)} {value}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,11 +218,12 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         }
     )
 
-    def unused(self) -> dict[str, str]:
+    def unused(self) -> dict[str, tuple[str, ...]]:
         if self.search != "gumbel":
-            return {"considered": "--search gumbel"}
+            found = dict[str, tuple[str, ...]](considered=("search",))
+            return found if self.noise else found | {"concentration": ("noise",)}
         names = ("noise", "concentration", "temperature_moves", "temperature")
-        return dict.fromkeys(names, "--search puct")
+        return dict.fromkeys(names, ("search",))
 
     def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
         """The planner of self-play; `parts` are of [`zero_search.TreeSearch`][], for PUCT."""

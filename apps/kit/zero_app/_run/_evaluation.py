@@ -100,7 +100,7 @@ def with_simulations(player: AbstractActor, simulations: int | None) -> Abstract
 
 
 def searching(planner: Any, simulations: int, **more: Any) -> Any:
-    """The planner with so many simulations a move, and with more of the parts that it has."""
+    """The planner with so many simulations a move, and those fields in `more` that it has."""
     if isinstance(planner, SampledSearch):
         inner = searching(planner.planner, simulations, **more)
         return dataclasses.replace(planner, planner=inner)

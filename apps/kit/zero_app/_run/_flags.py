@@ -7,13 +7,13 @@ from typing import Annotated, Any, Generic, get_type_hints, Literal, TypeVar
 
 import tyro
 
-from .._command._errors import flag, UsageError
+from .._command._errors import UsageError
 from .._command._parse import parse_words, peek
 from ._app import App
 from ._disk import read_whole, reason
 from ._lines import parsed
 from ._options import Options
-from ._space import Sweep
+from ._space import Sweep, swept_field
 from ._stored import complete, config_of
 
 
@@ -100,11 +100,13 @@ def asked(
     names: Any = Literal[tuple(app.presets)]
     options = kind(out=first.out or pathlib.Path(folder) / preset)
     found = _arguments(Arguments(config, options, preset), names, prog, words)
-    for name, needed in found.values.unused().items():
-        value = getattr(found.values, name)
-        if value != getattr(config, name):
-            said = f"--no-{name.replace('_', '-')}" if value is False else flag(name)
-            raise UsageError(f"{said} was given without {needed}; leave it out, or give both.")
+    # A flag may have an effect in some of the trials of a sweep.
+    swept = {swept_field(said) for said in getattr(found.options, "over", ())}
+    usual = {field.name: field.default for field in dataclasses.fields(app.config)}
+    for name, why in found.values.unused().items():
+        harmless = getattr(found.values, name) in (getattr(config, name), usual[name])
+        if not harmless and not swept & {*why}:
+            raise found.values.without_effect(name)
     return app, first, found
 
 

@@ -62,11 +62,10 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
 
     names = [field.name for field in dataclasses.fields(config)]
     hints, space = get_type_hints(type(config)), dict[str, Any]()
-    # A flag may have an effect in some of the trials.
-    unused, swept = config.unused(), {flag(said.lstrip("-").partition("=")[0]) for said in over}
+    unused, swept = config.unused(), {swept_field(said) for said in over}
     for said in over:
-        name, equals, spec = said.removeprefix("--").partition("=")
-        name, refused = name.replace("-", "_"), f"--over {said} was given"
+        _, equals, spec = said.partition("=")
+        name, refused = swept_field(said), f"--over {said} was given"
         if not equals or not spec:
             raise UsageError(f"{refused}; {_FORMS}.")
         if name not in names:
@@ -78,9 +77,8 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
             raise UsageError(f"{refused}; {then}.")
         if name in space:
             raise UsageError(f"{refused}, and {flag(name)} twice; give each flag once.")
-        needed = unused.get(name, "")
-        if needed and not swept & {*needed.split()}:
-            raise UsageError(f"{refused} without {needed}; leave it out, or give both.")
+        if name in unused and not swept & {*unused[name]}:
+            raise UsageError(f"{refused}, and {config.without_effect(name)}")
         # What may be None is swept over all else.
         hint = next((x for x in get_args(hints[name]) if x in (int, float)), hints[name])
         kind = {float: FloatDistribution, int: IntDistribution}.get(hint)
@@ -99,6 +97,11 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
             raise UsageError(f"{refused}; a range of logarithms begins above 0.")
         space[name] = kind(*values, log=log)
     return space
+
+
+def swept_field(said: str) -> str:
+    """The field of a flag of a sweep, such as `"learning-rate=log:1e-4:1e-2"`."""
+    return said.removeprefix("--").partition("=")[0].replace("-", "_")
 
 
 def grid_of(space: Mapping[str, Any]) -> list[dict[str, Any]]:

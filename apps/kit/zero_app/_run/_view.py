@@ -97,8 +97,8 @@ class View:
     @contextlib.contextmanager
     def waiting(self, what: str, expected: float | None) -> Iterator[None]:
         """Shows a moving bar in place of that of the steps, for something that takes long; without
-        a terminal a line, unless it is known that it takes less time than lies between two lines.
-        `expected` is how many seconds it took last time, if that is known."""
+        a terminal a line, unless it is known that it takes less than `EVERY` seconds. `expected` is
+        how many seconds it took last time, if that is known."""
         last_time = "" if expected is None else f" (took {expected:.0f} s last time)"
         if self._live is None and (expected is None or expected > EVERY):
             self.note(f"{what}{last_time}")
