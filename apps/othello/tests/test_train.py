@@ -134,10 +134,11 @@ def test_tiny_runs_whole(tmp_path, scalars):
 
 
 @pytest.mark.parametrize("given", [{}, {"decisive_moves": False, "prior_temperature": 1.0}])
-def test_the_player_alone_sees_decisive_moves_and_has_a_flatter_policy(small_config, given):
+def test_the_player_alone_sees_decisive_moves_proves_and_has_a_flatter_policy(small_config, given):
     agent = build_loop(dataclasses.replace(small_config, **given)).agent
     actor: Any = lambda explore: agent.actor(agent.init(key=jr.key(0)), explore=explore)
     player, explorer = (eqx.filter_eval_shape(actor, explore) for explore in (False, True))
     found = player.model.decisive_moves, player.planner.selection.prior_temperature
     assert found == ((False, 1.0) if given else (True, 2.0))
-    assert not explorer.model.decisive_moves
+    assert player.planner.max_return == (None if given else 1.0)
+    assert not explorer.model.decisive_moves and explorer.planner.max_return is None

@@ -197,7 +197,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     they try moves sooner that the network thinks unlikely."""
     decisive_moves: bool = False
     """AlphaZero: let the searches of the trained player see which moves end the game at once, for
-    which it tries every move of every position that a search reaches."""
+    which it tries every move of every position that a search reaches, and keep what that proves."""
     player_simulations: Annotated[int, Interval(ge=1, le=10**6)] = 64
     """Simulations per move of the trained player, where a command is not given another number."""
     value_weight: NonNegative = 1.0
@@ -265,17 +265,17 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
         return of a game: in Othello and Connect Four that was stronger than the most visited move.
         `network` and `model` are as for [`zero_train.ExpertIteration.alphazero`][], and `parts`
         others of its arguments, in place of those of the configuration. With `decisive_moves` the
-        player's `model` is given that argument, too."""
+        player's `model` is given that argument, too, and its search `max_return`."""
         bound = zero_search.LowerBound(max_return)
         rule = zero_search.PUCT(self.player_exploration, prior_temperature=self.prior_temperature)
-        player_model = None
+        player_model = most = None
         if self.decisive_moves:
-            player_model = ft.partial(model, decisive_moves=True)
+            player_model, most = ft.partial(model, decisive_moves=True), max_return
             player_model(zero_train.indifferent, gamma=1.0)  # raises where they cannot be known
         known: dict[str, Any] = {
             "optimiser": self.optimiser(),
             "explorer": self.explorer(),
-            "planner": self.planner(selection=rule, readout=bound),
+            "planner": self.planner(selection=rule, readout=bound, max_return=most),
             "value_weight": self.value_weight,
             "value_mix": self.value_mix,
             "l2": 0.0,
