@@ -1,13 +1,17 @@
 """Bounds of what a belief is worth where episodes have no limit of steps: the upper one if all that
-is hidden were seen at once, the lower one if nothing were seen any more.
+is hidden were seen at once, the lower one if nothing were seen any more. Of LightDark also what it
+is worth if beliefs are normal, which is no bound.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.ndimage import map_coordinates
+from scipy.stats import norm
 
 from zero_envs import LightBelief, LightDark, RockSample, Tag
 from zero_envs._tag import _floor
@@ -50,6 +54,58 @@ def blind_bound(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
         odds = odds.at[first - 1].add(jnp.where(place > below, weights, 0.0))
         stopped = kept * env.reward * (2 * odds[ways + bound] - 1) - paid
         return jnp.maximum(jnp.max(stopped), -env.cost / (1 - gamma))
+
+    return worth
+
+
+def normal_worth(env: Any, gamma: float) -> Callable[[Any], jax.Array]:
+    """A function of ONE belief of LightDark with a normal start: dynamic programming over the mean
+    and the deviation of the place, as if it were always normal. After a move the place and its
+    reading are drawn, and the belief that follows has the mean and the deviation of the
+    posterior."""
+    if not isinstance(env, LightDark) or env.spread:
+        raise SystemExit("--leaves normal: only lightdark-5 and lightdark-10 have it; choose one")
+    cells = 4  # of the means, in a length of 1
+    means = env.start[0] + np.arange(-16 * cells, 16 * cells + 1) / cells
+    deviations, factor = np.geomspace(0.02, 4, 40), 200 ** (1 / 39)
+    middle = lambda number: norm.ppf((np.arange(number) + 0.5) / number)
+    away = np.linspace(-5, 5, 161)  # of points of the line, in deviations
+    drawn, noise = middle(9)[:, None], middle(61)
+    coordinates = lambda mean, log_variance: (
+        (mean - means[0]) * cells,
+        (log_variance / 2 - math.log(deviations[0])) / math.log(factor),
+    )
+
+    def seen(mean: float, deviation: float) -> tuple[np.ndarray, np.ndarray]:
+        of = lambda place: env.slope * np.abs(place - env.light) + env.noise
+        points, there = mean + deviation * away, mean + deviation * drawn
+        readings = (there + of(there) * noise).reshape(-1, 1)
+        weights = norm.pdf(readings, points, of(points)) * norm.pdf(away)
+        weights /= weights.sum(1, keepdims=True)
+        after = weights @ points
+        return coordinates(after, np.log(np.maximum(weights @ points**2 - after**2, 1e-6)))
+
+    nodes = [seen(mean, deviation) for mean in means for deviation in deviations]
+    where = np.stack(nodes, axis=1).reshape(2, len(means), len(deviations), -1)
+    at = np.meshgrid(means, deviations, indexing="ij")
+    near = norm.cdf(1, *at) - norm.cdf(-1, *at)
+    stop = value = env.reward * (2 * near - 1)
+    place = np.arange(len(means))
+    while True:
+        later = map_coordinates(value, where, order=1, mode="nearest").mean(-1)
+        moves = [later[np.clip(place + m * cells, 0, place[-1])] for m in env.moves if m]
+        best = np.maximum(stop, -env.cost + gamma * np.max(moves, axis=0))
+        if np.abs(best - value).max() < 1e-6:
+            break
+        value = best
+    table = jnp.asarray(value, jnp.float32)
+
+    def worth(belief: Any) -> jax.Array:
+        weights = jnp.exp(belief.log_weights)
+        mean = jnp.sum(weights * belief.places)
+        variance = jnp.sum(weights * jnp.square(belief.places - mean))
+        there = coordinates(mean, jnp.log(jnp.maximum(variance, 1e-6)))
+        return jax.scipy.ndimage.map_coordinates(table, there, order=1, mode="nearest")
 
     return worth
 

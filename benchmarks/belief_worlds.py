@@ -5,10 +5,10 @@
 A JSON line: the mean discounted return of so many episodes with its standard error, the depth of
 the trees, and decisions a second, while more than half of the rows go on. Leaves are worth 0,
 or with `--playout` the return of so many random actions in a state drawn from the belief, or with
-`--leaves mdp` what they would be worth if nothing were hidden, or with `--leaves blind` if nothing
-were seen any more. With `--run` a trained player plans, by its own search, or with 0 simulations
-plays what its network says at once; a network of parts may have been trained in a world of another
-size.
+`--leaves mdp` what they would be worth if nothing were hidden, with `--leaves blind` if nothing
+were seen any more, or with `--leaves normal` if the belief in a place were always normal. With
+`--run` a trained player plans, by its own search, or with 0 simulations plays what its network says
+at once; a network of parts may have been trained in a world of another size.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from _bounds import blind_bound, mdp_bound
+from _bounds import blind_bound, mdp_bound, normal_worth
 
 from zero_envs import Filtered, FilteredState, make, ParticleFilter
 from zero_search import AbstractPriorModel, Plan, PlayoutModel, TreeSearch, Widening
@@ -80,8 +80,9 @@ def player_of(given: argparse.Namespace) -> tuple[Filtered, AbstractActor]:
     blind = lambda obs: (jnp.zeros(env.num_actions), jnp.zeros(()))
     model: Any = EnvironmentModel(env, blind, given.gamma)
     if given.leaves != "zero":
-        bound = mdp_bound if given.leaves == "mdp" else blind_bound
-        model = Judged(env, blind, given.gamma, worth=bound(env.env, given.gamma))
+        judges = {"mdp": mdp_bound, "blind": blind_bound, "normal": normal_worth}
+        worth = judges[given.leaves](env.env, given.gamma)
+        model = Judged(env, blind, given.gamma, worth=worth)
     if given.playout:
         model = PlayoutModel(model, given.playout, playouts_in=World(env, given.gamma))
     parts: dict[str, Any] = dict(widening=Widening(*given.widening), max_depth=given.max_depth)
@@ -102,7 +103,7 @@ def main() -> None:
     parser.add_argument("--widening", type=float, nargs=2, default=[2.0, 0.5])
     parser.add_argument("--max-depth", type=int)
     parser.add_argument("--playout", type=int, default=0)
-    parser.add_argument("--leaves", choices=["zero", "mdp", "blind"], default="zero")
+    parser.add_argument("--leaves", choices=["zero", "mdp", "blind", "normal"], default="zero")
     parser.add_argument("--particles", type=int, default=0, help="0 for the world's own filter")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
