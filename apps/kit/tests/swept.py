@@ -3,9 +3,9 @@ configuration says."""
 
 import dataclasses
 import sys
-from typing import Literal
+from typing import ClassVar, Literal
 
-from zero_app import AbstractConfig, App, EvaluationResult, main
+from zero_app import AbstractConfig, App, EvaluationResult, Idle, main
 
 from .nim import shared_loop
 
@@ -21,8 +21,7 @@ class Config(AbstractConfig):
     kind: Literal["a", "b"] = "a"
     depth: int = 1
 
-    def unused(self) -> dict[str, tuple[str, ...]]:
-        return {"depth": ("kind",)} if self.kind == "a" else {}
+    idle: ClassVar[Idle] = ((("depth",), ("kind",), lambda c: c.kind == "a"),)
 
 
 def worth(config: Config) -> float:

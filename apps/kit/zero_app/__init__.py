@@ -26,6 +26,7 @@ if typing.TYPE_CHECKING:
         Count as Count,
         Delay as Delay,
         Fraction as Fraction,
+        Idle as Idle,
         NonNegative as NonNegative,
         Seed as Seed,
     )

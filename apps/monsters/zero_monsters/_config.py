@@ -7,7 +7,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
-from zero_app import AbstractAdamWConfig, as_usage_error, Count, Fraction, NonNegative, UsageError
+from zero_app import (
+    AbstractAdamWConfig,
+    as_usage_error,
+    Count,
+    Fraction,
+    Idle,
+    NonNegative,
+    UsageError,
+)
 
 from ._names import checked, PlannerError, PlannerName
 
@@ -22,6 +30,11 @@ class Config(AbstractAdamWConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"step_penalty": 0.0})
+    idle: ClassVar[Idle] = (
+        (("outcomes",), ("planner",), lambda c: PlannerName.parse(c.planner).kind != "chance"),
+        (("alpha",), ("noise",), lambda c: not c.noise),
+        (("width", "layers"), ("network",), lambda c: c.network == "original"),
+    )
 
     steps: Count = 1440
     envs: Count = 64
@@ -132,16 +145,6 @@ class Config(AbstractAdamWConfig):
                 f"--temperature-end {self.temperature_end} is above --temperature "
                 f"{self.temperature}; give at most that."
             )
-
-    def unused(self) -> dict[str, tuple[str, ...]]:
-        found = dict[str, tuple[str, ...]]()
-        if PlannerName.parse(self.planner).kind != "chance":
-            found["outcomes"] = ("planner",)
-        if not self.noise:
-            found["alpha"] = ("noise",)
-        if self.network == "original":
-            found |= dict.fromkeys(("width", "layers"), ("network",))
-        return found
 
 
 #: `tiny` runs all parts within a minute. `original` is the configuration of the original system:

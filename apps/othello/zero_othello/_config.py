@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 from annotated_types import Ge, Interval
 
-from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UsageError
+from zero_app import AbstractTreeSearchConfig, Count, Fraction, Idle, NonNegative, UsageError
 
 
 #: More plies than any game has: there are 60 discs to place, and at most every other ply is a pass.
@@ -60,6 +60,10 @@ class Config(AbstractTreeSearchConfig):
         "prior_temperature": 2.0,
         "decisive_moves": True,
     }
+    idle: ClassVar[Idle] = (
+        (("exploration", "nodes"), ("search",), lambda c: c.search == "gumbel"),
+        (("exploration", "nodes"), ("engine",), lambda c: c.engine == "mctx"),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,12 +93,6 @@ class Config(AbstractTreeSearchConfig):
             raise UsageError(
                 "--engine mctx has no --search puct; use --search muzero or --search gumbel."
             )
-
-    def unused(self) -> dict[str, tuple[str, ...]]:
-        found, names = super().unused(), ("exploration", "nodes")
-        if self.search == "gumbel" or self.engine == "mctx":
-            found |= dict.fromkeys(names, ("search",) if self.engine == "zero" else ("engine",))
-        return found
 
 
 #: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores, and

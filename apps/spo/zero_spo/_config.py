@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
-from zero_app import AbstractConfig, Count, Fraction, NonNegative, UsageError
+from zero_app import AbstractConfig, Count, Fraction, Idle, NonNegative, UsageError
 from zero_envs import known_environments
 
 
@@ -20,6 +20,8 @@ _GAUSSIAN = (
     *("min_scale", "epsilon_mean", "epsilon_stddev"),
     *("multiplier_mean", "multiplier_stddev", "per_dimension"),
 )
+#: The fields of the trust region that ppo does not have.
+_REGION = ("temperature", "dual_rate", *_DISCRETE_ONLY[1:], *_GAUSSIAN[1:])
 #: The fields of the search, which spo alone has.
 _SEARCH = (
     *("particles", "depth", "resample", "period", "ess_threshold", "resampling"),
@@ -156,6 +158,20 @@ class Config(AbstractConfig):
         {"decay": 1.0, "entropy_bonus": 0.0, "memory": False}
     )
     code: ClassVar[tuple[str, ...]] = ("env",)
+    idle: ClassVar[Idle] = (
+        (_DISCRETE_ONLY, ("env",), lambda c: _continuous(c.env)),
+        (_GAUSSIAN, ("env",), lambda c: not _continuous(c.env)),
+        (("backend",), ("env",), lambda c: not c.env.startswith("brax/")),
+        (("period",), ("resample",), lambda c: c.resample != "period"),
+        (("ess_threshold",), ("resample",), lambda c: c.resample != "ess"),
+        (("resampling",), ("resample",), lambda c: c.resample == "never"),
+        (("alpha",), ("noise",), lambda c: not c.noise),
+        (_SEARCH, ("agent",), lambda c: c.agent != "spo"),
+        (("samples",), ("agent",), lambda c: c.agent != "mpo"),
+        (_REGION, ("agent",), lambda c: c.agent == "ppo"),
+        (("replay", "target_rate"), ("agent",), lambda c: c.on_policy),
+        (("entropy_bonus", "memory"), ("agent",), lambda c: not c.on_policy),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,30 +194,6 @@ class Config(AbstractConfig):
                 f"--player-readout mean was given for --env {self.env}, whose actions are discrete "
                 "and have no mean; give sampled or argmax."
             )
-
-    def unused(self) -> dict[str, tuple[str, ...]]:
-        found, agent = dict[str, tuple[str, ...]](), ("agent",)
-        found |= dict.fromkeys(_DISCRETE_ONLY if _continuous(self.env) else _GAUSSIAN, ("env",))
-        if self.resample != "period":
-            found["period"] = ("resample",)
-        if self.resample != "ess":
-            found["ess_threshold"] = ("resample",)
-        if self.resample == "never":
-            found["resampling"] = ("resample",)
-        if not self.noise:
-            found["alpha"] = ("noise",)
-        if self.agent != "spo":
-            found |= dict.fromkeys(_SEARCH, agent)
-        if self.agent != "mpo":
-            found["samples"] = agent
-        if self.agent == "ppo":
-            region = ("temperature", "dual_rate", *_DISCRETE_ONLY[1:], *_GAUSSIAN[1:])
-            found |= dict.fromkeys(region, agent)
-        unread = ("replay", "target_rate") if self.on_policy else ("entropy_bonus", "memory")
-        found |= dict.fromkeys(unread, agent)
-        if not self.env.startswith("brax/"):
-            found["backend"] = ("env",)
-        return found
 
     def _check_windows(self) -> None:
         """Refuses windows that a block cannot be cut into, and batches that do not deal out all."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
-from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UsageError
+from zero_app import AbstractTreeSearchConfig, Count, Fraction, Idle, NonNegative, UsageError
 
 from ._agents import SYMMETRIES
 
@@ -112,6 +112,36 @@ class Config(AbstractTreeSearchConfig):
         }
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
+    idle: ClassVar[Idle] = (
+        (
+            ("exploration",),
+            ("agent", "search"),
+            lambda c: c.search == "gumbel" and (c.agent == "alphazero" or c.samples),
+        ),
+        (("exploration",), ("agent", "search", "value_scale"), lambda c: c.keeps_values),
+        (("entropy_bonus", "gamma", "n_steps"), ("agent",), lambda c: c.agent == "alphazero"),
+        (
+            ("player_exploration", "prior_temperature", "decisive_moves"),
+            ("agent",),
+            lambda c: c.agent != "alphazero",
+        ),
+        (("symmetries",), ("env",), lambda c: c.env not in SYMMETRIES),
+        (("symmetries", "value_mix", "average"), ("agent",), lambda c: c.learns_model),
+        (
+            ("consistency", "correction", "reward_weight", "model_steps", "normalise_observations"),
+            ("agent",),
+            lambda c: not c.learns_model,
+        ),
+        (("value_prefix",), ("agent",), lambda c: c.agent not in ("muzero", "sampled")),
+        (("memory",), ("agent",), lambda c: c.agent != "muzero"),
+        (("memory_steps",), ("memory",), lambda c: not c.memory),
+        (("entropy_decay",), ("entropy_bonus",), lambda c: not c.entropy_bonus),
+        (("window", "entropy_decay"), ("agent",), lambda c: not c.learns_windows),
+        (("value_scale",), ("search",), lambda c: c.search != "gumbel"),
+        (("value_scale",), ("agent",), lambda c: c.agent != "expert"),
+        (("candidates",), ("agent",), lambda c: not c.samples),
+        (("blocks", "channels"), ("network",), lambda c: ":" in c.network),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,44 +170,6 @@ class Config(AbstractTreeSearchConfig):
                 f"--window {self.window} has no return of --n-steps {self.n_steps}; give at least "
                 f"{self.n_steps + 1}."
             )
-
-    def unused(self) -> dict[str, tuple[str, ...]]:
-        found, agent = super().unused(), ("agent",)
-        if self.search == "gumbel" and self.keeps_values:
-            found["exploration"] = ("agent", "search", "value_scale")
-        elif self.search == "gumbel" and (self.agent == "alphazero" or self.samples):
-            found["exploration"] = ("agent", "search")
-        if self.agent == "alphazero":
-            found |= dict.fromkeys(("entropy_bonus", "gamma", "n_steps"), agent)
-        else:
-            players = ("player_exploration", "prior_temperature", "decisive_moves")
-            found |= dict.fromkeys(players, agent)
-        if self.learns_model:
-            found |= dict.fromkeys(("symmetries", "value_mix", "average"), agent)
-        else:
-            models = ("consistency", "correction", "reward_weight", "model_steps")
-            found |= dict.fromkeys((*models, "normalise_observations"), agent)
-        if self.agent not in ("muzero", "sampled"):
-            found["value_prefix"] = agent
-        if self.agent != "muzero":
-            found["memory"] = agent
-        if not self.memory:
-            found["memory_steps"] = ("memory",)
-        if not self.learns_windows:
-            found |= dict.fromkeys(("window", "entropy_decay"), agent)
-        elif not self.entropy_bonus:
-            found["entropy_decay"] = ("entropy_bonus",)
-        if self.agent != "expert":
-            found["value_scale"] = agent
-        elif self.search != "gumbel":
-            found["value_scale"] = ("search",)
-        if not self.samples:
-            found["candidates"] = agent
-        if self.env not in SYMMETRIES:
-            found["symmetries"] = ("env",)
-        if ":" in self.network:
-            found |= dict.fromkeys(("blocks", "channels"), ("network",))
-        return found
 
     @property
     def keeps_values(self) -> bool:

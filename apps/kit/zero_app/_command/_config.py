@@ -5,7 +5,7 @@ import functools as ft
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints, Literal, Union
 
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Interval, Le
@@ -35,6 +35,11 @@ _NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
 _WORDS = {bool: "true or false", str: "a text"}
 
 
+#: Names of fields, the fields whose values are the reason that those have no effect, and whether
+#: it is so for a configuration.
+Idle = Sequence[tuple[Sequence[str], tuple[str, ...], Callable[[Any], bool]]]
+
+
 @dataclasses.dataclass(frozen=True)
 class AbstractConfig:
     """The hyperparameters of every run. An app's configuration is a frozen dataclass derived from
@@ -48,8 +53,8 @@ class AbstractConfig:
     `file.py:Class` name code of the user's own, which is run for a stored configuration only with
     --run-code.
 
-    A class may override `unused`. Flags without effect are refused on the command line alone, so
-    older runs that have one can still be loaded.
+    Its `idle` lists fields that may have no effect, beside those of the classes above it. Their
+    flags are refused on the command line alone, so older runs that have one can still be loaded.
     """
 
     seed: Seed = 0
@@ -82,6 +87,7 @@ class AbstractConfig:
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"actor_devices": 0, "init": ""})
     code: ClassVar[tuple[str, ...]] = ()
+    idle: ClassVar[Idle] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -95,7 +101,11 @@ class AbstractConfig:
 
     def unused(self) -> dict[str, tuple[str, ...]]:
         """The fields that have no effect, by name, and the fields whose values are the reason."""
-        return {}
+        found = dict[str, tuple[str, ...]]()
+        for kind in reversed(type(self).__mro__):
+            for names, why, applies in vars(kind).get("idle", ()):
+                found |= dict.fromkeys(names, why) if applies(self) else {}
+        return found
 
     def without_effect(self, name: str) -> UsageError:
         """What is wrong with a field that is `unused`, as the command line says it."""
@@ -217,13 +227,15 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
             "decisive_moves": False,
         }
     )
-
-    def unused(self) -> dict[str, tuple[str, ...]]:
-        if self.search != "gumbel":
-            found = dict[str, tuple[str, ...]](considered=("search",))
-            return found if self.noise else found | {"concentration": ("noise",)}
-        names = ("noise", "concentration", "temperature_moves", "temperature")
-        return dict.fromkeys(names, ("search",))
+    idle: ClassVar[Idle] = (
+        (("considered",), ("search",), lambda c: c.search != "gumbel"),
+        (("concentration",), ("noise",), lambda c: not c.noise),
+        (
+            ("noise", "concentration", "temperature_moves", "temperature"),
+            ("search",),
+            lambda c: c.search == "gumbel",
+        ),
+    )
 
     def explorer(self, **parts: Any) -> "zero_search.TreeSearch":
         """The planner of self-play; `parts` are of [`zero_search.TreeSearch`][], for PUCT."""
