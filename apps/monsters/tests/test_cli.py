@@ -25,7 +25,6 @@ from zero_monsters._config import Config
         (["train", "--noise", "3"], "--noise 3.0 was given; give 0 to 1."),
         (["train", "--noise", "0", "--alpha", "2"], "--alpha has no effect with --noise 0.0; lea"),
         (["train", "--network", "original", "--width", "8"], "--width has no effect with --networ"),
-        (["train", "--planner", "frozen", "--outcomes", "sampled"], "with --planner frozen; leav"),
         (["train", "--capacity", "9"], "--capacity 9 holds no window of --length 17"),
         (["train", "--batch", "100"], "--batch 100 does not divide into --shards 8"),
         (["train", "--devices", "3"], "--shards 8 does not divide over 3 devices"),

@@ -31,7 +31,6 @@ class Config(AbstractAdamWConfig):
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"step_penalty": 0.0})
     idle: ClassVar[Idle] = (
-        (("outcomes",), ("planner",), lambda c: PlannerName.parse(c.planner).kind != "chance"),
         (("alpha",), ("noise",), lambda c: not c.noise),
         (("width", "layers"), ("network",), lambda c: c.network == "original"),
     )

@@ -40,6 +40,7 @@ REFERENCE = ["train", "--preset", "reference"]
         (["train", "--agent", "ppo", "--replay", "64"], "--replay has no effect with --agent ppo"),
         (["train", "--agent", "ppo", "--epsilon-mean", "1"], "-mean has no effect with --agent p"),
         (["train", "--entropy-bonus", "1"], "--entropy-bonus has no effect with --agent spo; le"),
+        (["train", "--alpha", "2"], "--alpha has no effect with --env pendulum; leave it out."),
         (["train", "--env", "cartpole", "--alpha", "2"], "--alpha has no effect with --noise 0.0"),
         (
             ["train", "--agent", "ppo", "--unroll", "100"],

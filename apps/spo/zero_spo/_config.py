@@ -159,13 +159,13 @@ class Config(AbstractConfig):
     )
     code: ClassVar[tuple[str, ...]] = ("env",)
     idle: ClassVar[Idle] = (
+        (("alpha",), ("noise",), lambda c: not c.noise),
         (_DISCRETE_ONLY, ("env",), lambda c: _continuous(c.env)),
         (_GAUSSIAN, ("env",), lambda c: not _continuous(c.env)),
         (("backend",), ("env",), lambda c: not c.env.startswith("brax/")),
         (("period",), ("resample",), lambda c: c.resample != "period"),
         (("ess_threshold",), ("resample",), lambda c: c.resample != "ess"),
         (("resampling",), ("resample",), lambda c: c.resample == "never"),
-        (("alpha",), ("noise",), lambda c: not c.noise),
         (_SEARCH, ("agent",), lambda c: c.agent != "spo"),
         (("samples",), ("agent",), lambda c: c.agent != "mpo"),
         (_REGION, ("agent",), lambda c: c.agent == "ppo"),
