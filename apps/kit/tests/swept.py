@@ -5,7 +5,7 @@ import dataclasses
 import sys
 from typing import ClassVar, Literal
 
-from zero_app import AbstractConfig, App, EvaluationResult, Idle, main
+from zero_app import AbstractConfig, App, EvaluationResult, main, UnusedWhere
 
 from .nim import shared_loop
 
@@ -21,7 +21,7 @@ class Config(AbstractConfig):
     kind: Literal["a", "b"] = "a"
     depth: int = 1
 
-    idle: ClassVar[Idle] = ((("depth",), ("kind",), lambda c: c.kind == "a"),)
+    unused_where: ClassVar[UnusedWhere] = ((("depth",), ("kind",), lambda c: c.kind == "a"),)
 
 
 def worth(config: Config) -> float:

@@ -26,9 +26,9 @@ if typing.TYPE_CHECKING:
         Count as Count,
         Delay as Delay,
         Fraction as Fraction,
-        Idle as Idle,
         NonNegative as NonNegative,
         Seed as Seed,
+        UnusedWhere as UnusedWhere,
     )
     from ._command._errors import (
         as_usage_error as as_usage_error,

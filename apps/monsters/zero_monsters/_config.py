@@ -12,8 +12,8 @@ from zero_app import (
     as_usage_error,
     Count,
     Fraction,
-    Idle,
     NonNegative,
+    UnusedWhere,
     UsageError,
 )
 
@@ -30,7 +30,7 @@ class Config(AbstractAdamWConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"step_penalty": 0.0})
-    idle: ClassVar[Idle] = (
+    unused_where: ClassVar[UnusedWhere] = (
         (("alpha",), ("noise",), lambda c: not c.noise),
         (("width", "layers"), ("network",), lambda c: c.network == "original"),
     )

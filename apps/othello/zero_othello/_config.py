@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 from annotated_types import Ge, Interval
 
-from zero_app import AbstractTreeSearchConfig, Count, Fraction, Idle, NonNegative, UsageError
+from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UnusedWhere, UsageError
 
 
 #: More plies than any game has: there are 60 discs to place, and at most every other ply is a pass.
@@ -60,7 +60,7 @@ class Config(AbstractTreeSearchConfig):
         "prior_temperature": 2.0,
         "decisive_moves": True,
     }
-    idle: ClassVar[Idle] = (
+    unused_where: ClassVar[UnusedWhere] = (
         (("exploration", "nodes"), ("search",), lambda c: c.search == "gumbel"),
         (("exploration", "nodes"), ("engine",), lambda c: c.engine == "mctx"),
     )

@@ -8,20 +8,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
-from zero_app import AbstractConfig, Count, Fraction, Idle, NonNegative, UsageError
+from zero_app import AbstractConfig, Count, Fraction, NonNegative, UnusedWhere, UsageError
 from zero_envs import known_environments
 
 
 Agent = Literal["spo", "mpo", "ppo", "vmpo"]
-#: The fields that discrete actions alone have, and those of Gaussian policies; of both the first
-#: is not of the trust region.
-_DISCRETE_ONLY = ("alpha", "epsilon_policy", "multiplier")
-_GAUSSIAN = (
-    *("min_scale", "epsilon_mean", "epsilon_stddev"),
-    *("multiplier_mean", "multiplier_stddev", "per_dimension"),
+#: The fields of the trust region that discrete actions alone have, and those that continuous ones
+#: alone have.
+_DISCRETE_REGION = ("epsilon_policy", "multiplier")
+_CONTINUOUS_REGION = (
+    *("epsilon_mean", "epsilon_stddev", "multiplier_mean", "multiplier_stddev"),
+    "per_dimension",
 )
-#: The fields of the trust region that ppo does not have.
-_REGION = ("temperature", "dual_rate", *_DISCRETE_ONLY[1:], *_GAUSSIAN[1:])
 #: The fields of the search, which spo alone has.
 _SEARCH = (
     *("particles", "depth", "resample", "period", "ess_threshold", "resampling"),
@@ -158,17 +156,21 @@ class Config(AbstractConfig):
         {"decay": 1.0, "entropy_bonus": 0.0, "memory": False}
     )
     code: ClassVar[tuple[str, ...]] = ("env",)
-    idle: ClassVar[Idle] = (
+    unused_where: ClassVar[UnusedWhere] = (
         (("alpha",), ("noise",), lambda c: not c.noise),
-        (_DISCRETE_ONLY, ("env",), lambda c: _continuous(c.env)),
-        (_GAUSSIAN, ("env",), lambda c: not _continuous(c.env)),
+        (("alpha", *_DISCRETE_REGION), ("env",), lambda c: _continuous(c.env)),
+        (("min_scale", *_CONTINUOUS_REGION), ("env",), lambda c: not _continuous(c.env)),
         (("backend",), ("env",), lambda c: not c.env.startswith("brax/")),
         (("period",), ("resample",), lambda c: c.resample != "period"),
         (("ess_threshold",), ("resample",), lambda c: c.resample != "ess"),
         (("resampling",), ("resample",), lambda c: c.resample == "never"),
         (_SEARCH, ("agent",), lambda c: c.agent != "spo"),
         (("samples",), ("agent",), lambda c: c.agent != "mpo"),
-        (_REGION, ("agent",), lambda c: c.agent == "ppo"),
+        (
+            ("temperature", "dual_rate", *_DISCRETE_REGION, *_CONTINUOUS_REGION),
+            ("agent",),
+            lambda c: c.agent == "ppo",
+        ),
         (("replay", "target_rate"), ("agent",), lambda c: c.on_policy),
         (("entropy_bonus", "memory"), ("agent",), lambda c: not c.on_policy),
     )

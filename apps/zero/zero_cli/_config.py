@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
-from zero_app import AbstractTreeSearchConfig, Count, Fraction, Idle, NonNegative, UsageError
+from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UnusedWhere, UsageError
 
 from ._agents import SYMMETRIES
 
@@ -112,7 +112,7 @@ class Config(AbstractTreeSearchConfig):
         }
     )
     code: ClassVar[tuple[str, ...]] = ("env", "network")
-    idle: ClassVar[Idle] = (
+    unused_where: ClassVar[UnusedWhere] = (
         (
             ("exploration",),
             ("agent", "search"),
@@ -152,7 +152,7 @@ class Config(AbstractTreeSearchConfig):
             )
         for name in ("memory", "value_prefix"):  # with which a network is another one
             if getattr(self, name) and name in self.unused():
-                raise self.without_effect(name)
+                raise self.unused_error(name)
         if self.value_prefix > self.model_steps:
             raise UsageError(
                 f"--value-prefix {self.value_prefix} is more than --model-steps "

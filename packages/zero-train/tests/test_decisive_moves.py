@@ -107,6 +107,19 @@ def test_a_search_sees_a_reply_that_its_prior_does_not():
     assert found == [1, 0]
 
 
+def test_a_search_that_proves_tries_the_move_that_it_thinks_unlikely():
+    """From 5 all likely moves lose at once, and taking 1, which is unlikely, does not."""
+    nodes = jax.vmap(NimState)(jnp.asarray([5], jnp.int32))
+    evaluate = lambda obs: (jnp.asarray([-15.0, 0.0, 0.0]), jnp.float32(0))
+    model = EnvironmentModel(ENV, evaluate, decisive_moves=True)
+    actions = []
+    for most in (None, 1.0):
+        planner = TreeSearch(24, max_return=most)
+        plan, _ = planner.plan(model, nodes, planner.init(model, nodes), key=keys(1))
+        actions.append(int(plan.action[0]))
+    assert actions[0] != 0 and actions[1] == 0
+
+
 @pytest.mark.parametrize("env", [Cups(), Game2048()], ids=lambda env: type(env).__name__)
 def test_where_an_end_is_not_known_before_it_is_refused(env):
     with pytest.raises(ValueError, match="decisive_moves"):

@@ -35,9 +35,9 @@ _NUMBERS = {int: ("a whole number", 2**31 - 1), float: ("a number", 3e38)}
 _WORDS = {bool: "true or false", str: "a text"}
 
 
-#: Names of fields, the fields whose values are the reason that those have no effect, and whether
-#: it is so for a configuration.
-Idle = Sequence[tuple[Sequence[str], tuple[str, ...], Callable[[Any], bool]]]
+#: Rows of names of fields, the fields whose values are the reason that those have no effect, and
+#: whether it is so for a configuration. Where several rows apply to a field the last one counts.
+UnusedWhere = Sequence[tuple[Sequence[str], tuple[str, ...], Callable[[Any], bool]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +53,9 @@ class AbstractConfig:
     `file.py:Class` name code of the user's own, which is run for a stored configuration only with
     --run-code.
 
-    Its `idle` lists fields that may have no effect, beside those of the classes above it. Their
-    flags are refused on the command line alone, so older runs that have one can still be loaded.
+    Its `unused_where` lists fields that may have no effect, beside those of the classes above it.
+    Their flags are refused on the command line alone, so older runs that have one can still be
+    loaded.
     """
 
     seed: Seed = 0
@@ -87,7 +88,7 @@ class AbstractConfig:
 
     absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"actor_devices": 0, "init": ""})
     code: ClassVar[tuple[str, ...]] = ()
-    idle: ClassVar[Idle] = ()
+    unused_where: ClassVar[UnusedWhere] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -103,11 +104,11 @@ class AbstractConfig:
         """The fields that have no effect, by name, and the fields whose values are the reason."""
         found = dict[str, tuple[str, ...]]()
         for kind in reversed(type(self).__mro__):
-            for names, why, applies in vars(kind).get("idle", ()):
+            for names, why, applies in vars(kind).get("unused_where", ()):
                 found |= dict.fromkeys(names, why) if applies(self) else {}
         return found
 
-    def without_effect(self, name: str) -> UsageError:
+    def unused_error(self, name: str) -> UsageError:
         """What is wrong with a field that is `unused`, as the command line says it."""
         why = " ".join(_words(x, getattr(self, x)) for x in self.unused()[name])
         value = getattr(self, name)
@@ -227,7 +228,7 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
             "decisive_moves": False,
         }
     )
-    idle: ClassVar[Idle] = (
+    unused_where: ClassVar[UnusedWhere] = (
         (("considered",), ("search",), lambda c: c.search != "gumbel"),
         (("concentration",), ("noise",), lambda c: not c.noise),
         (

@@ -106,7 +106,7 @@ def asked(
     for name, why in found.values.unused().items():
         harmless = getattr(found.values, name) in (getattr(config, name), usual[name])
         if not harmless and not swept & {*why}:
-            raise found.values.without_effect(name)
+            raise found.values.unused_error(name)
     return app, first, found
 
 

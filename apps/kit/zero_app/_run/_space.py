@@ -78,7 +78,7 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
         if name in space:
             raise UsageError(f"{refused}, and {flag(name)} twice; give each flag once.")
         if name in unused and not swept & {*unused[name]}:
-            raise UsageError(f"{refused}, and {config.without_effect(name)}")
+            raise UsageError(f"{refused}, and {config.unused_error(name)}")
         # What may be None is swept over all else.
         hint = next((x for x in get_args(hints[name]) if x in (int, float)), hints[name])
         kind = {float: FloatDistribution, int: IntDistribution}.get(hint)
