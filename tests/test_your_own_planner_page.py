@@ -103,6 +103,18 @@ def test_forced_playouts_equal_a_search_in_numpy(page, bandits):
     assert changed > GAMES // 2
 
 
+def test_playouts_are_forced_with_several_leaves_too(page, bandits):
+    rules, selection, leaves = page[0], PUCT(C, PlainQ()), 4
+    planner = TreeSearch(SIMULATIONS, selection, rules.ForcedPlayouts(), num_leaves=leaves)
+    state = jnp.arange(GAMES, dtype=jnp.int32)
+    carry, key = planner.init(bandits, state), jr.split(jr.key(0), GAMES)
+    plan = workspace.quick_jit(planner.plan)(bandits, state, carry, key=key)[0]
+    # No action that was tried is more than the last few playouts short.
+    prior, visits = jax.nn.softmax(bandits.logits[1:], axis=1), plan.visits[1:]
+    total = jnp.sum(visits, axis=1, keepdims=True) - ACTIONS
+    assert np.all((visits == 0) | (visits >= jnp.sqrt(K * prior * total) - leaves))
+
+
 def test_a_decided_move_is_that_of_the_full_search(page):
     rules, heaps = page[0], jnp.array([5, 6, 7, 9, 0])
     model = rules.Nim()

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from scipy import special
 
 from zero_search import AbstractPriorModel, FirstPlayUrgency, PUCT, TreeSearch
 
@@ -27,7 +26,7 @@ def page():
 
 def test_the_page_prints_what_it_says(page):
     _, printed, said = page
-    assert len(said) == 4 and printed == said
+    assert len(said) == 3 and printed == said
 
 
 class State(NamedTuple):
@@ -87,7 +86,7 @@ def plan(table, planner, temperature):
 class Oracle:
     """The page's rules in NumPy, one game, a dictionary of nodes."""
 
-    def __init__(self, table: Table, game: int, *, c, reduction, temperature, k=0.0):
+    def __init__(self, table: Table, game: int, *, c, reduction, temperature):
         self.reward, self.discount, self.logits, self.raw = (
             np.asarray(x[game], np.float64)
             for x in (table.reward, table.discount, table.logits, table.value)
@@ -98,7 +97,6 @@ class Oracle:
             reduction,
             temperature,
         )
-        self.k, self.forced = k, 0
         self.tree: dict[int, SimpleNamespace] = {}
         self.add(0)
 
@@ -115,10 +113,6 @@ class Oracle:
         first = at.value - self.reduction * np.sqrt(at.prior[seen].sum())
         score = np.where(seen, at.q, first) + self.c * at.prior * np.sqrt(count) / (at.visits + 1)
         action = int(np.argmax(np.where(at.prior > 0, score, -np.inf)))
-        short = seen & (at.visits < np.sqrt(self.k * at.prior * at.visits.sum()))
-        if node == 0 and short.any():
-            action, before = int(np.argmax(np.where(short, at.prior, -1))), action
-            self.forced += action != before
         child = ACTIONS * node + 1 + action
         if child not in self.tree:
             self.add(child)
@@ -151,30 +145,6 @@ def test_rules_equal_a_search_in_numpy(page, table):
             seen = root.visits > 0
             assert np.allclose(found.qvalues[game][seen], root.q[seen], atol=1e-5)
             assert int(found.stats["nodes"][game]) == len(oracle.tree)
-
-
-@pytest.mark.parametrize("leaves", [1, 4])
-def test_the_rule_at_the_root_is_apart_from_the_one_inside(page, table, leaves):
-    rules, _, _ = page
-    options = dict(c=0.3, reduction=0.4)
-    root, backup = rules.ForcedPlayouts(3.0), rules.SoftmaxBackup()
-    planner = TreeSearch(60, rules.UrgentPUCT(**options), root, backup=backup, num_leaves=leaves)
-    run = workspace.quick_jit(lambda t: plan(table, planner, t))
-    found = jax.device_get(run(np.float32(0.2)))
-    if leaves == 1:
-        forced = 0
-        for game in range(GAMES):
-            oracle = Oracle(table, game, temperature=0.2, k=3.0, **options)
-            for _ in range(60):
-                oracle.simulate()
-            assert np.array_equal(found.visits[game], oracle.tree[0].visits)
-            assert np.allclose(found.value[game], oracle.tree[0].value, atol=1e-5)
-            forced += oracle.forced
-        assert forced > GAMES  # else the rule was never needed
-    # No action that was tried is more than the last few playouts short.
-    prior, visits = special.softmax(table.logits[:, 0], axis=1), found.visits
-    total = visits.sum(axis=1, keepdims=True) - ACTIONS
-    assert np.all((visits == 0) | (visits >= np.sqrt(3 * prior * total) - leaves))
 
 
 def exact(table, game, best, node=0) -> float:
