@@ -20,7 +20,7 @@ from . import workspace
 
 
 TEXT = (workspace.ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
-ALPHAZERO, TESTER, FLASHBAX, MEMORY, MUZERO = re.findall(
+ALPHAZERO, TESTER, SPO, FLASHBAX, MEMORY, MUZERO = re.findall(
     r"```python\n(.*?)```", TEXT, flags=re.DOTALL
 )
 
@@ -41,9 +41,14 @@ def test_the_program_of_alphazero_learns():
 
 
 @pytest.mark.slow
-def test_its_tester_plays():
+def test_its_tester_plays_and_spo_learns():
     told = run(ALPHAZERO, TESTER)
     assert told.result.summary().score > 0.6
+    told = run(SPO)
+    assert np.isfinite(told.metrics["loss"])
+    assert told.state.agent.updates == told.loop.num_updates * 2
+    assert np.all(told.result.lengths == 200)
+    assert np.all((told.result.returns < 0) & (told.result.returns > -200 * 16.3))
 
 
 def test_both_libraries_draw_by_the_same_priorities():

@@ -33,7 +33,7 @@ def test_the_page_prints_what_it_says():
 def test_the_readme_runs():
     path = workspace.ROOT / "packages" / "zero-envs" / "README.md"
     _, printed = _run(path.read_text(encoding="utf-8"), path.name)
-    assert "<svg" in printed
+    assert "<svg" in printed and "terminated=" in printed
 
 
 def _rows(heading: str) -> list[list[str]]:
