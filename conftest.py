@@ -143,20 +143,25 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
+def _scope(nodeid: str) -> str:
+    """What shares compiled programs: the tests of a file, and those of an app, which share a
+    training run too."""
+    path = pathlib.PurePosixPath(nodeid.partition("::")[0])
+    shares = path.parts[0] == "apps" and path.parts[1] != "kit"
+    return "-".join(path.parts[:2]) if shares else str(path)
+
+
 # (The marks of `--dist loadgroup` do not reach pytest-xdist 3.8 under pytest 9.)
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keeps in one worker what shares compiled programs: the tests of a file, and those of an app,
-    which share a training run too."""
+    """Keeps in one worker what shares compiled programs."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFile(LoadScopeScheduling):
+    class ByScope(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            path = pathlib.PurePosixPath(nodeid.partition("::")[0])
-            shares = path.parts[0] == "apps" and path.parts[1] != "kit"
-            return "-".join(path.parts[:2]) if shares else str(path)
+            return _scope(nodeid)
 
-    return ByFile(config, log)
+    return ByScope(config, log)
 
 
 def pytest_collection_finish() -> None:
@@ -168,15 +173,20 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-_MEMBER = pytest.StashKey[tuple[str, ...]]()
+_PREVIOUS = pytest.StashKey[tuple[str, tuple[str, ...]]]()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Where another member's tests begin, Python's monitoring tells of every line again."""
-    member = item.path.relative_to(item.config.rootpath).parts[:-1][:2]
-    if sys.version_info >= (3, 12) and item.session.stash.get(_MEMBER, member) != member:
+    """Where tests begin that share no compiled programs with those before, these programs are
+    dropped: they would fill gigabytes, and make every later garbage collection longer. Where
+    another member's tests begin, Python's monitoring tells of every line again."""
+    scope, member = _scope(item.nodeid), item.path.relative_to(item.config.rootpath).parts[:-1][:2]
+    before = item.session.stash.get(_PREVIOUS, (scope, member))
+    if before[0] != scope:
+        jax.clear_caches()
+    if before[1] != member and sys.version_info >= (3, 12):
         sys.monitoring.restart_events()
-    item.session.stash[_MEMBER] = member
+    item.session.stash[_PREVIOUS] = scope, member
 
 
 @pytest.fixture(scope="session")
