@@ -32,7 +32,8 @@ class Config(AbstractConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
     steps: Annotated[int, Interval(ge=1, le=10**12)] = 51_200
-    """Total steps in all environments, rounded up to whole blocks."""
+    """Total steps in all environments, rounded up to whole blocks, besides those before the first
+    step, with which the replay can first be sampled."""
     envs: Count = 16
     unroll: Count = 32
     """Rows collected from every environment in a block."""

@@ -68,7 +68,8 @@ def _agents_that_see(facts: EnvironmentFacts) -> tuple[str, ...]:
     if facts.actions != "discrete":
         return ()
     if two:
-        return "alphazero", "muzero", "stochastic"
+        # In the one known game of two with dice, backgammon, a turn has several moves.
+        return ("alphazero",) if facts.chance else ("alphazero", "muzero", "stochastic")
     if facts.chance:
         return "expert", "spo", "mpo", "ppo", "vmpo", "muzero", "stochastic"
     return "spo", "mpo", "ppo", "vmpo", "expert", "muzero", "stochastic"

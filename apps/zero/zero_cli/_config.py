@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Interval
 
 from zero_app import AbstractTreeSearchConfig, Count, Fraction, NonNegative, UnusedWhere, UsageError
+from zero_envs import known_environments
 
 from ._agents import SYMMETRIES
 
@@ -36,7 +37,7 @@ class Config(AbstractTreeSearchConfig):
     which each sees all others."""
     warmup: int = 20
     capacity: Annotated[int, Ge(2)] = 512
-    """Positions kept for replay, per parallel game; longer games are not learned from."""
+    """Positions kept for replay, per parallel game; of longer games the last ones."""
     blocks: Annotated[int, Interval(ge=1, le=256)] = 2
     """Residual blocks, or layers of the perceptron."""
     channels: Annotated[int, Interval(ge=1, le=2**13)] = 32
@@ -126,6 +127,7 @@ class Config(AbstractTreeSearchConfig):
             lambda c: c.agent != "alphazero",
         ),
         (("symmetries",), ("env",), lambda c: c.env not in SYMMETRIES),
+        (("gamma",), ("env",), lambda c: _players(c.env) == 2),
         (("symmetries", "value_mix", "average"), ("agent",), lambda c: c.learns_model),
         (
             ("consistency", "correction", "reward_weight", "model_steps", "normalise_observations"),
@@ -342,6 +344,12 @@ _NIGHT: dict[str, Any] = _HOUR | {"steps": 5600, "blocks": 4, "channels": 64}
 _LONGER: dict[tuple[str, Agent], dict[str, dict[str, Any]]] = {
     ("pgx/connect_four", "alphazero"): {"hour": _HOUR, "night": _NIGHT}
 }
+
+
+def _players(env: str) -> int:
+    """The players of an environment; of one's own code none is known."""
+    facts = known_environments().get(env)
+    return 0 if facts is None else facts.num_players
 
 
 def presets(

@@ -56,7 +56,9 @@ class Thinker:
             turns = self._own // planner.num_leaves
             # Other rules at the root share out the simulations of a whole plan.
             parts = math.ceil(turns / _PART) if isinstance(planner.root, PriorRoot) else 1
-            self._part = turns // parts * planner.num_leaves
+            # Parts of one size, which together are all turns, or a few more.
+            parts = next((n for n in range(parts, 2 * parts) if turns % n == 0), parts)
+            self._part = -(-turns // parts) * planner.num_leaves
             planner = dataclasses.replace(
                 planner,
                 num_simulations=self._part,
@@ -102,7 +104,9 @@ class Thinker:
         for plan, tree in self.grow(game):
             yield plan, tree
             left = share - (self._now() - began)
-            more = (self._own if clock is None else self._most) - self._done
+            more = self._most - self._done
+            if clock is None:
+                more = -(-(self._own - self._done) // self._part) * self._part
             more = min(more, _SWING * left / max(self._seconds, 1e-9) * self._part)
             ended = more < self._part or left <= _SWING * self._seconds
             if ended or self._decided(game, plan, more):

@@ -59,9 +59,14 @@ def check_finite(step: int, metrics: Mapping[str, Any]) -> None:
     bad = {name: x[~np.isfinite(x)] for name, x in numbers.items()}
     wrong = [f"{name}={x[0]}" for name, x in bad.items() if x.size]
     if wrong:
+        then = "Resume from its last checkpoint, or start anew with a lower learning rate."
+        if "turn_error" in bad and bad["turn_error"].size:
+            then = (
+                "A player moved twice in a row, so the values of a learned model have wrong signs; "
+                "give an --agent that knows the rules."
+            )
         raise NonFiniteError(
-            f"Step {step} gave {', '.join(wrong)}, which is not finite; the run stops here. "
-            "Resume from its last checkpoint, or start anew with a lower learning rate."
+            f"Step {step} gave {', '.join(wrong)}, which is not finite; the run stops here. {then}"
         )
 
 

@@ -365,7 +365,7 @@ def optimisation(run: StoredRun) -> str:
     logged, parts = sorted({name for row in run.metrics for name in row}), []
     for word, heading, caption in (
         ("gradient_norm", "Gradient norm", "Of all parameters, before it is clipped."),
-        ("learning_rate", "Learning rate", "Of the last update of a step."),
+        ("learning_rate", "Learning rate", "Mean over the updates of a step."),
     ):
         short = lambda name, word=word: name.replace(word, "").strip("_").replace("_", " ")
         series = [curve(run.metrics, name, short(name)) for name in logged if word in name]

@@ -5,6 +5,7 @@ import difflib
 import importlib.util
 import itertools
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, get_args, get_type_hints, Literal
 
@@ -37,7 +38,8 @@ class Sweep:
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     """Tree-structured Parzen estimators, random draws, or all combinations of lists."""
     prune: bool = True
-    """End a trial whose evaluation is below the median of those of the trials before it."""
+    """End a trial whose best evaluation so far is below the median of what the trials before it
+    had at that step."""
     storage: str = ""
     """Where the trials are kept, as a URL of SQLAlchemy such as postgresql://USER@HOST/NAME, which
     workers on several machines share; by default OUT/sweep.db, by SQLite."""
@@ -84,7 +86,8 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
         kind = {float: FloatDistribution, int: IntDistribution}.get(hint)
         is_range = ":" in spec and kind is not None
         words = spec.removeprefix("log:").split(":") if is_range else spec.split(",")
-        values = [_value(config, name, hint, word, refused) for word in words]
+        others = swept - {name}
+        values = [_value(config, name, hint, word, refused, others) for word in words]
         if kind is None or not is_range:
             space[name] = CategoricalDistribution(values)
             continue
@@ -110,8 +113,10 @@ def grid_of(space: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(space, point, strict=True)) for point in points]
 
 
-def _value(config: AbstractConfig, name: str, hint: Any, word: str, refused: str) -> Any:
-    """A value of a flag, which a configuration can have."""
+def _value(
+    config: AbstractConfig, name: str, hint: Any, word: str, refused: str, others: set[str]
+) -> Any:
+    """A value of a flag, which a configuration can have, perhaps with other values of `others`."""
     try:
         if hint is bool:
             value: Any = {"true": True, "false": False}[word.lower()]
@@ -121,6 +126,8 @@ def _value(config: AbstractConfig, name: str, hint: Any, word: str, refused: str
     except (ValueError, KeyError, TypeError) as e:
         kinds = {int: "a whole number", float: "a number", bool: "true or false"}
         is_ours = isinstance(e, UsageError)
+        if is_ours and any(re.search(rf"{flag(x)}(?![\w-])", str(e)) for x in others):
+            return value  # it may fit to some of their values; a trial that is refused says so
         raise UsageError(
             f"{refused}: {e}" if is_ours else f"{refused}; {word} is not {kinds.get(hint, hint)}."
         ) from e

@@ -390,7 +390,7 @@ class _Record:
     def keep(self, result: EvaluationResult) -> None:
         """Writes the lines of an evaluation."""
         known = {"positions": self._totals["positions"]}
-        cut = lambda each: {name: values[:_MOST_EPISODES] for name, values in each.items()}
+        cut = lambda each: {name: values[_few(each)] for name, values in each.items()}
         pairs = zip(result.rows, result.episodes, strict=bool(result.episodes))
         episodes = [identifying(row) | known | cut(each) for row, each in pairs]
         self._folder.log_evaluation(self.done, *result.rows, episodes=episodes)
@@ -433,6 +433,13 @@ class _Record:
     def _player_of(self, step: int) -> AbstractActor:
         self._parameters.finish()
         return player_of(self._loop, self._parameters.restore(player_shapes(self._loop), step=step))
+
+
+def _few(episodes: Mapping[str, Any]) -> Any:
+    """The index of as many as are logged: of a match all games of the first openings, because the
+    games in which one player moves first come before the others."""
+    opening = episodes.get("opening")
+    return slice(_MOST_EPISODES) if opening is None else opening < _MOST_EPISODES // 2
 
 
 def _timings(new: Mapping[str, Any], seconds: float) -> dict[str, float]:
