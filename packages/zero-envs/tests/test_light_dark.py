@@ -139,3 +139,24 @@ def test_a_start_that_is_known_is_a_belief(getkey):
     belief = exact.init(env, obs, key=getkey())
     shown = exact.features(env, belief, obs)
     assert [float(x[0]) for x in shown.values()] == pytest.approx([1, 0, 0], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"start": 3.0}, r"^LightDark\(start=3.0\): it must be a pair, a mean and a deviation"),
+        (
+            {"start": (1.0, -1.0)},
+            r"^LightDark\(start=-1.0\): it must be a finite number, 0 or more",
+        ),
+        ({"moves": 0}, r"^LightDark\(moves=0\): it must be a tuple of integers"),
+        (
+            {"moves": (0, math.nan)},
+            r"^LightDark\(moves=\(0, nan\)\): it must be a tuple of integers",
+        ),
+        ({"moves": (1, 2)}, r"^LightDark\(moves=\(1, 2\)\): it must be .* must be 0, which stops"),
+    ],
+)
+def test_bad_arguments_are_named(unhooked, given, message):
+    with pytest.raises(ValueError, match=message):
+        LightDark(**given)

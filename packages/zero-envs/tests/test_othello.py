@@ -139,6 +139,14 @@ def test_a_win_by_all_squares_has_the_greatest_return():
         Othello(disc_weight=-1)
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.18, 0.32, 0.5])
+def test_what_a_win_by_all_squares_pays_is_rounded_alike(weight):
+    env, none = Othello(disc_weight=weight), [0, 0]
+    state = OthelloState(jnp.asarray([[1, 0], [2, 0], [4, 0], none], jnp.uint32))
+    _, transition = jax.jit(lambda: env.step(state, jnp.int32(2), key=jr.key(0)))()
+    assert transition.last and float(transition.reward) == env.max_return
+
+
 @pytest.mark.slow
 def test_equals_pgx_in_100_000_games():
     for seed in range(1, 51):
@@ -214,6 +222,8 @@ def test_actions_out_of_range():
     """An error where it can be seen, otherwise an illegal action."""
     state = ENV.init(key=jr.key(0))
     step = jax.jit(lambda action: ENV.step(state, action, key=jr.key(0)))
+    with pytest.raises(ValueError, match="the action is 1099511627776; it must be one integer"):
+        ENV.step(state, 2**40, key=jr.key(0))  # pyright: ignore[reportArgumentType]
     for action in (-1, 65):
         message = rf"the action is {action}; it must be one integer from 0 to 64"
         with pytest.raises(ValueError, match=message) as raised:

@@ -72,7 +72,7 @@ def checked_action(env: "AbstractDiscreteEnvironment[Any]", action: Any) -> Int[
     """The action as an int32, once it is known to be one integer and, unless traced, in range."""
     try:
         given = jnp.asarray(action)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"{type(env).__name__}: the action is {action!r}; it must be one integer from 0 to "
             f"{env.num_actions - 1}."

@@ -81,19 +81,25 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
     hidden: bool = eqx.field(init=False, default=True)
 
     def __post_init__(self):
+        whole = isinstance(self.moves, tuple) and all(isinstance(x, int) for x in self.moves)
+        if not whole or 0 not in self.moves:
+            raise ValueError(
+                f"LightDark(moves={self.moves!r}): it must be a tuple of integers, and one of them "
+                "must be 0, which stops."
+            )
         self.num_actions = len(self.moves)
 
     def __check_init__(self):
+        if not isinstance(self.start, tuple) or len(self.start) != 2:
+            raise ValueError(
+                f"LightDark(start={self.start!r}): it must be a pair, a mean and a deviation."
+            )
         check_count("LightDark", max_steps=self.max_steps)
         check_count("LightDark", 0, spread=self.spread)
         above = {name: getattr(self, name) for name in ("slope", "reward", "cost", "bound")}
         check_number("LightDark", 0, math.inf, **above, start=self.start[1])
         check_number("LightDark", 1e-6, math.inf, noise=self.noise)
         check_number("LightDark", -math.inf, math.inf, light=self.light, start=self.start[0])
-        if 0 not in self.moves:
-            raise ValueError(
-                f"LightDark(moves={self.moves!r}): one of them must be 0, which stops."
-            )
 
     @classmethod
     def betazero(cls, light: int = 10, *, max_steps: int = 100) -> "LightDark":

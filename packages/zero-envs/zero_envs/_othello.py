@@ -91,7 +91,7 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
     def max_return(self) -> float:
         """The largest return of a game, that of a win by all 64 squares; the smallest is
         `-max_return`."""
-        return 1 + self.disc_weight
+        return float(np.float32(1) + np.float32(self.disc_weight))  # as rewards are rounded
 
     def init(self, *, key: PRNGKeyArray) -> OthelloState:
         """The start of the game; `key` is ignored."""

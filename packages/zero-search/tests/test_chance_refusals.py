@@ -6,10 +6,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import TreeSearch
+from zero_search import ParticleSearch, SampledSearch, TreeSearch
 
 from .dice import OtherDice, RandomDice
-from .helpers import Jitted, RandomTree
+from .helpers import Jitted, quick_jit, RandomTree
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,25 @@ def test_a_law_that_is_none_is_counted():
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(plan))
     with pytest.raises(ValueError, match=r"12 evaluations, in rows \[0, 1, 3\].*outcome_logits"):
         plan.check()
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [TreeSearch(4, outcomes="frozen"), ParticleSearch(4, depth=4), SampledSearch(TreeSearch(4))],
+    ids=["frozen", "particles", "sampled"],
+)
+def test_a_law_that_is_none_is_counted_where_outcomes_are_drawn(planner):
+    def spoil(x):
+        n = len(x) // 3  # rows of a game
+        return x.at[:n, 1].set(jnp.nan).at[n : 2 * n].set(-jnp.inf).at[2 * n :, 1].set(-jnp.inf)
+
+    tree = RandomTree(2, (1.0, -1.0), horizon=50)
+    model = OtherDice(RandomDice(tree), "outcome_logits", spoil)
+    run = lambda state, key: planner.plan(model, state, planner.init(model, state), key=key)[0]
+    plan = quick_jit(run)(tree.start(3), jr.split(jr.key(0), 3))
+    invalid = np.asarray(plan.stats["invalid"])
+    assert (invalid[:2] > 0).all() and invalid[2] == 0
+    assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(plan))
 
 
 def test_unknown_outcomes_are_refused():

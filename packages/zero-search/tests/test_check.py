@@ -241,6 +241,25 @@ def test_what_is_no_number_is_named(given, shown, unhooked):
         assert given is None or shown in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: TreeSearch.alphazero(2, c=x),
+        lambda x: TreeSearch(2, root=PriorRoot(DirichletNoise(alpha=x))),
+        lambda x: TreeSearch(2, readout=VisitCounts(x)),
+        lambda x: TreeSearch(2, num_leaves=2, virtual_loss=x),
+    ],
+    ids=["c", "alpha", "temperature", "virtual_loss"],
+)
+def test_numbers_may_be_traced(build, unhooked):
+    def plan(x):
+        planner, state = build(x), TREE.start(2)
+        keys = jr.split(jr.key(0), 2)
+        return planner.plan(TREE, state, planner.init(TREE, state), key=keys)[0]
+
+    assert jax.eval_shape(plan, jnp.float32(0.5)).action.shape == (2,)
+
+
 def test_a_temperature_that_is_no_scalar_is_named(unhooked):
     heat: Any = jnp.ones(3)
     for readout in (SoftmaxQ, VisitCounts):

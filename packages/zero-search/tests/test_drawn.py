@@ -139,6 +139,13 @@ def test_bad_widening_is_named(given, message):
         TreeSearch(64, outcomes="drawn", widening=Widening(*given))
 
 
+def test_widening_that_never_widens_is_named_where_the_model_asks_for_it():
+    planner, state = TreeSearch(16, widening=Widening(1.0, 0.0)), TREE.start(2)
+    run = lambda key: fresh(planner, Thrower(), state, key)
+    with pytest.raises(ValueError, match=r"`Widening\(k=1, alpha=0\)`: never widens in 16"):
+        jax.eval_shape(run, jr.split(jr.key(0), 2))
+
+
 def test_an_action_has_no_more_outcomes_than_visits():
     assert [Widening(2.0, 1.0).most(n) for n in (0, 1, 5)] == [1, 1, 5]
     assert [Widening().most(n) for n in (1, 4, 9, 100)] == [1, 4, 6, 20]

@@ -304,3 +304,29 @@ def test_what_is_not_finite_is_counted_in_all_trees():
     assert np.array_equal(plan.stats["invalid"], ill.sum(axis=1)) and ill.sum() > 50
     with pytest.raises(ValueError, match=f"NaN or infinity in {ill.sum()} evaluations"):
         plan.check()
+
+
+class Padded(AbstractPriorModel):
+    """A tree whose nodes have an array without entries."""
+
+    tree: RandomTree = RandomTree(2)
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        after, *rest = self.tree.step(node[0], action, key=key)
+        return (after, node[1]), *rest
+
+    def predict(self, node, *, key):
+        return self.tree.predict(node[0], key=key)
+
+
+def test_a_state_may_have_arrays_without_entries():
+    planner, state = (
+        Hindsight(TreeSearch(4, reuse=True), 3),
+        (Padded().tree.start(2), np.ones((2, 0))),
+    )
+    run = lambda s, k: planner.grow(Padded(), s, planner.init(Padded(), s), key=k)
+    plan, carry, _ = jax.eval_shape(run, state, jr.split(jr.key(0), 2))
+    assert plan.action.shape == (2,) and carry.tree.state[1].shape[-1] == 0

@@ -95,6 +95,13 @@ def test_any_model_may_be_searched_by_several_trees(inner, model):
     assert found.weights.shape == found.visits.shape and found.action.shape == (2, 2)
 
 
+def test_what_is_no_model_is_named(unhooked):
+    planner, state, model = Hindsight(TreeSearch(4), 3), TREE.start(2), INNER
+    carry: Any = planner.init(TREE, state)
+    with pytest.raises(ValueError, match=r"`Hindsight.plan\(model=.*must be.*AbstractPriorModel"):
+        planner.plan(model, state, carry, key=jr.split(jr.key(0), 2))  # pyright: ignore[reportArgumentType]
+
+
 def test_carries_and_moves_of_other_games_are_named(unhooked):
     planner, state = Hindsight(TreeSearch(4), 3), TREE.start(2)
     keys = jax.ShapeDtypeStruct((2,), jr.key(0).dtype)

@@ -278,3 +278,28 @@ def test_bad_arguments_are_named(unhooked, part, fields, message):
     with pytest.raises(ValueError, match=message) as error:
         part(*fields)
     assert "\n" not in str(error.value)
+
+
+class Wide(AbstractPriorModel[Node]):
+    """A tree whose rewards, discounts and values have the default precision."""
+
+    tree: RandomTree = RandomTree(2)
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        after, reward, _, last = self.tree.step(node, action, key=key)
+        return after, reward.astype(float), jnp.ones(last.shape), last
+
+    def predict(self, node, *, key):
+        logits, value = self.tree.predict(node, key=key)
+        return logits.astype(float), value.astype(float)
+
+
+@pytest.mark.parametrize("parts", [{}, {"bootstrap": True}, {"mixing": 0.5}])
+def test_models_may_be_of_double_precision(float64, parts):
+    planner, model = TreeSearch(4), PlayoutModel(Wide(), 3, **parts)
+    run = lambda s, k: planner.plan(model, s, planner.init(model, s), key=k)[0]
+    plan = jax.eval_shape(run, Wide().tree.start(2), jr.split(jr.key(0), 2))
+    assert plan.value.dtype == jnp.float32

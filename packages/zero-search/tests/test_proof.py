@@ -15,6 +15,7 @@ from zero_search import (
     CompletedByMixedValue,
     FirstPlayUrgency,
     Hindsight,
+    LowerBound,
     NodeStatistics,
     PlainQ,
     PUCB,
@@ -23,6 +24,7 @@ from zero_search import (
     SoftmaxQ,
     TreeSearch,
     UCB1,
+    VisitCounts,
 )
 from zero_search._proof import among, Bounds
 from zero_search._tree import COUNT
@@ -181,6 +183,54 @@ def test_a_plan_takes_no_untried_move_beside_a_proven_win():
     draw = Bounds(jnp.asarray([[0.0, -1, -1]]), jnp.asarray([[0.0, 1, 1]]), 1.0)
     playable = draw.playable(legal, jnp.asarray([[0.0, 0.3, -0.3]]), visits + 1)
     assert playable.tolist() == [[True, True, False]]
+
+
+def test_a_known_move_gives_way_to_one_that_cannot_be_worse():
+    legal, visits = jnp.ones((1, 3), bool), jnp.asarray([[9.0, 1, 0]])
+    lost = Bounds(jnp.asarray([[-1.0, -1, -1]]), jnp.asarray([[-1.0, 1, 1]]), 1.0)
+    playable = lost.playable(legal, jnp.asarray([[-1.0, -0.9, 0]]), visits)
+    assert playable.tolist() == [[False, True, True]]
+    # Nothing is known of the others yet.
+    playable = lost.playable(legal, jnp.asarray([[-1.0, 0, 0]]), jnp.asarray([[9.0, 0, 0]]))
+    assert playable.tolist() == [[True, True, True]]
+
+
+class Ends(AbstractPriorModel):
+    """Games of four plies, which only their ends pay: 1 or -1."""
+
+    tree: RandomTree = RandomTree(4, (-1.0,), horizon=4)
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        after, reward, discount, last = self.tree.step(node, action, key=key)
+        ends = last & ~node.done
+        return after, jnp.where(ends, jnp.where(reward > 0, 1.0, -1.0), 0.0), discount, last
+
+    def predict(self, node, *, key):
+        return self.tree.predict(node, key=key)
+
+
+@pytest.mark.parametrize("readout", [VisitCounts(), LowerBound(), SoftmaxQ()], ids=repr)
+def test_no_lost_move_is_played_while_another_may_not_be(readout):
+    search = TreeSearch.alphazero(40, c=2.0, max_return=1.0, readout=readout)
+    plan, tree = run(search, Ends(), rows=256, start=Ends().tree.start)
+    bounds = Bounds.of(jnp.asarray(tree.edge[:, 0]), 1.0)
+    lost, played = np.asarray(bounds.high) == -1, plan.action[:, None]
+    other = ((plan.visits > 0) & ~lost).any(axis=1)
+    assert not np.take_along_axis(lost, played, 1)[other].any()
+    assert (lost & (plan.visits > 0)).any(axis=1)[other].sum() > 50
+    assert not plan.weights[other][lost[other]].any()
+
+
+def test_rounded_returns_stay_within_the_greatest_one():
+    """Ten rewards of 0.1 are more than 1 in single precision."""
+    most, none = np.float32(1), Bounds.of(jnp.zeros((1, 4, 3)), 1.0)
+    taken, total = jnp.asarray([[True, False, False]]), jnp.asarray([np.nextafter(most, 2 * most)])
+    for sign in (1, -1):
+        found = none.told(taken, sign * total, sign * total)
+        assert found.low[0, 0] == found.high[0, 0] == sign and found.known[0, 0]
 
 
 def test_a_lost_position_is_played_as_without_proofs():

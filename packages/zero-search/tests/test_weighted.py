@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from zero_search import PlainQ, PUCT, TreeSearch
+from zero_search import AbstractChanceModel, PlainQ, PUCT, sampled_step, TreeSearch
 from zero_search._tree import RAW, VALUE
 
 from .dice import expectimax, judged, RandomDice
@@ -99,3 +99,54 @@ def test_it_decides_better_where_leaves_hold_the_truth():
 
     weighted, proportional = (float(np.mean(x)) for x in regrets(state))
     assert weighted < 0.25 * proportional, (weighted, proportional)
+
+
+ODDS = np.asarray([0.905] + [0.005] * 19, np.float32)
+
+
+class Gamble(AbstractChanceModel):
+    """At node 0 action 0 leads to node 1 and action 1 pays 0.5 and ends. At node 1 there is one
+    action, which pays 1 with the first of `ODDS` and else -1: it is worth 0.81, as the evaluator
+    knows."""
+
+    num_outcomes: int = len(ODDS)
+
+    def root(self, state, obs, *, key):
+        return state
+
+    def step(self, node, action, *, key):
+        return sampled_step(self, node, action, key=key)
+
+    def afterstate(self, node, action):
+        return node, action
+
+    def outcome_logits(self, afterstate):
+        possible = (afterstate[0] == 1)[:, None] | (jnp.arange(self.num_outcomes) == 0)[None]
+        return jnp.where(possible, jnp.log(ODDS)[None], -jnp.inf)
+
+    def afterstate_value(self, afterstate, *, key):
+        return None
+
+    def resolve(self, afterstate, outcome):
+        node, action = afterstate
+        gambled, stopped = node == 1, (node == 0) & (action == 1)
+        ends, paid = gambled | stopped, jnp.where(outcome == 0, 1.0, -1.0)
+        reward = jnp.where(gambled, paid, jnp.where(stopped, 0.5, 0.0))
+        return node + 1, reward, jnp.where(ends, 0.0, 1.0), ends
+
+    def predict(self, node, *, key):
+        one = (node == 1)[:, None] & (jnp.arange(2) == 1)[None]
+        return jnp.where(one, -jnp.inf, 0.0), jnp.where(node == 1, 0.81, 0.0)
+
+
+@pytest.mark.parametrize("parts", [{}, {"num_leaves": 4}, {"outcomes": "proportional"}])
+def test_what_is_above_a_chance_node_is_an_expectation_too(parts):
+    """The rare outcomes, each of which is visited as early as the likely one, do not count as
+    much."""
+    planner = TreeSearch(200, PUCT(1.0, PlainQ()), **({"outcomes": "weighted"} | parts))
+    state = jnp.asarray([0, 1], jnp.int32)
+    plan, _ = quick_jit(lambda key: fresh(planner, Gamble(), state, key))(jr.split(jr.key(0), 2))
+    weighted = planner.outcomes == "weighted"
+    assert plan.action.tolist() == [0, 0]
+    assert float(plan.qvalues[0, 0]) == pytest.approx(0.81, abs=0.02 if weighted else 0.2)
+    assert float(plan.value[1]) == pytest.approx(0.81, abs=0.03)

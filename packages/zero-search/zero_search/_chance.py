@@ -17,7 +17,7 @@ from ._check import batch_size, check_answer, check_range, check_step
 from ._model import AbstractChanceModel, AbstractPriorModel, predicted, stepped
 from ._rules import highest, MeanBackup
 from ._sample import inverted, safe_softmax, seeds, split_rows, uniform, where_rows
-from ._types import Floats, Ints, Keys, Node, NodeStatistics, Prediction, Stepped
+from ._types import Bools, Floats, Ints, Keys, Node, NodeStatistics, Prediction, Stepped
 
 
 #: The rules of `TreeSearch(outcomes=...)`; the last one is a search without chance nodes.
@@ -30,10 +30,14 @@ _ROUNDING = 1e-3
 def sampled_step(
     model: AbstractChanceModel[Node, PyTree[Array]], node: Node, action: Ints, *, key: Keys
 ) -> Stepped[Node]:
-    """The `step` of a chance model: draws an outcome from its probabilities and resolves it."""
+    """The `step` of a chance model: draws an outcome from its probabilities and resolves it. Where
+    these are none, the reward is NaN, which planners replace and count."""
     afterstate = model.afterstate(node, action)
-    outcome = _drawn_outcome(model.outcome_logits(afterstate), key)
-    return model.resolve(afterstate, outcome)
+    logits = model.outcome_logits(afterstate)
+    after, reward, discount, last = model.resolve(afterstate, _drawn_outcome(logits, key))
+    unknown = _unknown(logits, ~last & (discount != 0))
+    reward = jnp.where(unknown, jnp.nan, reward.astype(jnp.float32))
+    return after, reward, discount, last
 
 
 class Widening(eqx.Module):
@@ -204,7 +208,7 @@ class ChanceNodes(AbstractPriorModel[ChanceNode]):
         reward, discount = reward.astype(jnp.float32), discount.astype(jnp.float32)
         possible = jnp.sum(logits > -jnp.inf, axis=1, dtype=jnp.int32)
         chance = ~at_chance & (possible > 1)
-        unknown = jnp.any(~(logits < jnp.inf), axis=1) | ((possible == 0) & goes_on)
+        unknown = _unknown(logits, goes_on)
         told = jnp.where(chance, 0.0, reward)
         return (
             ChanceNode(behind, after, reward, discount, jnp.where(chance, seed, 0.0)),
@@ -337,6 +341,12 @@ def widened(x: Float[Array, "*axes columns"], width: int) -> Float[Array, "*axes
 def _afterstate_shapes(model: AbstractChanceModel, node: PyTree[Array]) -> PyTree:
     first = jnp.zeros((batch_size(node),), jnp.int32)
     return eqx.filter_eval_shape(model.afterstate, node, first)
+
+
+def _unknown(logits: Float[Array, "batch outcomes"], goes_on: Bools) -> Bools:
+    """Which rows are no probabilities. Where nothing follows, there may be no outcome."""
+    impossible = jnp.all(logits == -jnp.inf, axis=1)
+    return jnp.any(~(logits < jnp.inf), axis=1) | (impossible & goes_on)
 
 
 def _drawn_outcome(logits: Float[Array, "batch outcomes"], key: Keys) -> Ints:

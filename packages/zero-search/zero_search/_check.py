@@ -29,7 +29,8 @@ def _check_numbers(
 ) -> None:
     for name, value in fields.items():
         number = isinstance(value, numbers.Real) or (isinstance(value, Array) and not value.shape)
-        if not (number and fits(value)):
+        traced = isinstance(value, jax.core.Tracer)  # nobody knows it yet
+        if not (number and (traced or fits(value))):
             kind = "" if number else "a number, "
             raise ValueError(f"`{owner}({name}={_given(value)})`: must be {kind}{allowed}.")
 

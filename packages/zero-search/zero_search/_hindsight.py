@@ -116,6 +116,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         obs: Any = None,
     ) -> tuple[Plan, SearchCarry, Tree]:
         """As `plan`, and the trees as well: row `r` has the `num_trees` from `r * num_trees` on."""
+        check_kinds("Hindsight.plan", AbstractPriorModel, model=model)
         check_keys(key, batch_size(state))
         own = lambda i: split_rows(folded(key, i), 3)
         root = guesses(model, state, obs, self.num_trees, lambda i: own(i)[0])
@@ -138,7 +139,8 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
     def _split(self, rows: T) -> T:
         """Rows of trees as rows of games with `num_trees` each."""
-        return jax.tree.map(lambda x: x.reshape(-1, self.num_trees, *x.shape[1:]), rows)
+        split = lambda x: x.reshape(x.shape[0] // self.num_trees, self.num_trees, *x.shape[1:])
+        return jax.tree.map(split, rows)
 
     def _repeated(self, tree: T) -> T:
         """Every row as often as there are trees, so that shares of a batch are shares of trees."""
@@ -175,7 +177,7 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
 
 def _flat(tree: T) -> T:
     """The trees of all games one after another."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
 
 
 def _mean_count(x: Float[Array, "batch trees ..."]) -> Float[Array, "batch ..."]:

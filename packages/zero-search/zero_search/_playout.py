@@ -158,6 +158,7 @@ def _run(
         # Any legal action, all with the same probability.
         action = inverted(run.legal.astype(jnp.float32), uniform(draw))
         state, reward, discount, last = stepped(played, run.state, action, go)
+        size = discount.astype(jnp.float32)
         logits, value = predicted(played, state, look, run.legal.shape[1])
         legal = logits > -jnp.inf
         after = _Run(
@@ -167,7 +168,7 @@ def _run(
             going=~last & (discount != 0) & jnp.any(legal, axis=1),
             total=run.total + run.scale * reward.astype(jnp.float32),
             # A discount that is none makes the value NaN, which the search replaces and counts.
-            scale=run.scale * jnp.where(jnp.abs(discount) <= 1, discount, jnp.nan),
+            scale=run.scale * jnp.where(jnp.abs(size) <= 1, size, jnp.nan),
         )
         if model.bootstrap:
             # A truncated leaf stays as it is, and its own value counts.

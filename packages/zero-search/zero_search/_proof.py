@@ -56,8 +56,10 @@ class Bounds(eqx.Module):
 
     def told(self, taken: Bool[Array, "batch actions"], low: Floats, high: Floats) -> "Bounds":
         """The bounds once those of the actions `taken` are known to be `low` and `high`."""
-        raised = jnp.where(taken, jnp.maximum(self.low, low[:, None]), self.low)
-        lowered = jnp.where(taken, jnp.minimum(self.high, high[:, None]), self.high)
+        # Rounded, a sum of rewards may be more than the greatest return.
+        low, high = (jnp.clip(x, -self.most, self.most)[:, None] for x in (low, high))
+        raised = jnp.where(taken, jnp.maximum(self.low, low), self.low)
+        lowered = jnp.where(taken, jnp.minimum(self.high, high), self.high)
         return Bounds(raised, lowered, self.most)
 
     def of_node(self, legal: Bool[Array, "batch actions"]) -> tuple[Floats, Floats]:
@@ -89,12 +91,14 @@ class Bounds(eqx.Module):
     def playable(
         self, legal: Bool[Array, "batch actions"], qvalues: PerAction, visits: PerAction
     ) -> Bool[Array, "batch actions"]:
-        """The actions that a plan may take: the best ones of those whose return is known, and those
-        that may be better, unless their Q-value is below a known return. All legal ones if none of
+        """The actions that a plan may take: those that may be better than what the player is sure
+        of, unless their Q-value is below a known return; and the best ones of those whose return is
+        known, unless one of the others was visited and cannot be worse. All legal ones if none of
         these was visited."""
         sure = jnp.max(jnp.where(legal & self.known, self.low, -jnp.inf), axis=1, keepdims=True)
         likely = self.better(legal) & ((visits == 0) | (qvalues >= sure))
-        found = (self.best(legal) & self.known) | likely
+        surpassed = jnp.any(likely & (visits > 0) & (self.low >= sure), axis=1, keepdims=True)
+        found = (self.best(legal) & self.known & ~surpassed) | likely
         some = jnp.any(found & (visits > 0), axis=1, keepdims=True)
         return jnp.where(some, found, legal)
 

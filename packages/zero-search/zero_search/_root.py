@@ -225,7 +225,7 @@ class AbstractReadout(eqx.Module):
     def __call__(self, root: RootStatistics, *, key: Keys) -> tuple[Ints, PerAction, Floats]:
         """Returns the action, the weights and the value of the plan.
 
-        Only actions that are `root.known` may get a weight. A row without any is filler: its
+        Only actions that are `root.playable` may get a weight. A row without any is filler: its
         weights are 0. The value is for the player to move at the root.
         """
 

@@ -464,6 +464,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_provable(model, self.max_return)
         if rule == "drawn" or (rule != "frozen" and getattr(model, "random", False)):
             rule = "drawn"
+            self.widening.check(self.num_simulations)
             world = DrawnOutcomes(model, self.widening.most(self._num_nodes - 1))
             node = world.seeded(node, key)
         if rule != "frozen" and isinstance(world, AbstractChanceModel) and world.num_outcomes > 0:

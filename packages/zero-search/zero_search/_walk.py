@@ -256,12 +256,14 @@ def ascend(
             edge = behind(up.reward, up.discount, up.low, up.high)
         told = qvalue, count, raw_value, outcome, up.visits, *edge
         now, bounds = visited(fixed.rules, forest, Visits(row, action, leaf_real, old, *told))
-        value, limits = fixed.rules.value(now, forest.chance(row), outcome), ()
+        chance = forest.chance(row)
+        value, limits = fixed.rules.value(now, chance, outcome), ()
         if bounds is not None:
             limits = bounds.of_node(now.legal)
             value = jnp.clip(value, *limits)
         value = jnp.where(leaf_real, value, old)
         found = jnp.stack([value, *told], axis=-1)
+        outcome = fixed.rules.told(chance, outcome, value)
         return found, Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT], *limits)
 
     def body(carry):
