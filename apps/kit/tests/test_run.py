@@ -272,8 +272,10 @@ def test_not_finite_names_the_metrics():
     bad = {**good, "loss": jnp.asarray(jnp.nan), "norm": float("inf")}
     with pytest.raises(NonFiniteError, match="Step 12 gave loss=nan, norm=inf, which is not"):
         check_finite(12, bad)
-    with pytest.raises(NonFiniteError, match="c=nan"):
+    with pytest.raises(NonFiniteError, match="c=nan.*start anew with a lower learning rate"):
         check_finite(12, {**good, "c": jnp.bfloat16(jnp.nan)})
+    with pytest.raises(NonFiniteError, match="A player moved twice in a row.*that knows the rules"):
+        check_finite(1, {**good, "turn_error": jnp.asarray(jnp.nan)})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -225,6 +225,23 @@ def test_what_training_would_refuse_is_refused_before_the_first_trial(over, said
     assert said in str(e.value) and not (tmp_path / "new").exists()
 
 
+def test_values_that_fit_to_some_of_another_flag_are_tried(tmp_path, capsys):
+    """`--envs 16` is no multiple of `--shards 32`, and is one of 8 and 16."""
+    out = tmp_path / "pairs"
+    over = ("envs=16,32", "shards=8,32")
+    go(out, "--over", *over, "--sampler=grid", "--trials=4")
+    states = {(x.params["envs"], x.params["shards"]): x.state.name for x in trials(out)}
+    assert states == {
+        (16, 8): "COMPLETE",
+        (16, 32): "FAIL",
+        (32, 8): "COMPLETE",
+        (32, 32): "COMPLETE",
+    }
+    assert "--envs 16 does not divide into --shards 32" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="--over envs=12,16 was given: --envs 12 does not divide"):
+        go(tmp_path / "new", "--over", "envs=12,16", "rate=0:1")
+
+
 def test_a_flag_that_some_trials_use_is_swept_or_given(tmp_path):
     for words in (["depth=1:2", "kind=a,b"], ["depth=1:2", "--kind=b"], ["kind=a,b", "--depth=2"]):
         out = tmp_path / words[1]

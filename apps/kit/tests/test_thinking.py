@@ -131,12 +131,21 @@ def test_the_tree_is_kept_along_the_moves_and_no_other(start, monkeypatch):
 
 
 @pytest.mark.parametrize("simulations, leaves", [(1, 1), (17, 1), (100, 1), (80, 5), (1000, 8)])
-def test_parts_are_no_more_than_the_simulations_that_were_asked_for(simulations, leaves):
+def test_parts_are_as_many_simulations_as_were_asked_for_or_a_few_more(simulations, leaves):
     planner = TreeSearch.alphazero(simulations, num_leaves=leaves)
     thinker = Thinker(PlanningActor(planner, MODEL))
     part = thinker._part
     assert part % leaves == 0 and part <= 16 * leaves
-    assert 0.9 * simulations < simulations // part * part <= simulations
+    assert simulations <= -(-simulations // part) * part <= 1.1 * simulations
+    assert simulations % part == 0 or simulations in (17, 1000)
+
+
+@pytest.mark.parametrize("simulations, made", [(17, 18), (20, 20)])
+def test_a_player_without_a_clock_has_its_simulations(start, monkeypatch, simulations, made):
+    clock = Time(monkeypatch)
+    actor = PlanningActor(TreeSearch.alphazero(simulations, readout=LowerBound()), MODEL)
+    thinker = Thinker(actor, now=lambda: clock.now)
+    assert thinker.thought(start).plan.visits.sum() == made and clock.parts == 2
 
 
 def test_a_search_ends_once_the_position_is_proven(start, monkeypatch):

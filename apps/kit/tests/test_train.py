@@ -20,6 +20,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from zero_app import (
@@ -44,6 +45,7 @@ from zero_app._run import _reporting
 from zero_app._run._origin import origin_of
 from zero_app._run._prepare import prepare
 from zero_app._run._provenance import LOGS
+from zero_app._run._train import _few
 from zero_train import PolicyActor, step, template
 
 from .damages import flip
@@ -162,6 +164,14 @@ def test_the_folder_holds_the_run(undisturbed):
     assert Checkpoints(undisturbed / "parameters", keep=None).steps() == [0, 3, 4, 6, 8]
     assert "<b>8 steps</b>" in (undisturbed / "report.html").read_text()
     assert len(list(undisturbed.glob("*tfevents*"))) == 1
+
+
+def test_of_many_games_those_of_the_first_openings_are_kept():
+    """The games in which the player moves first come before all others."""
+    seat, opening = np.divmod(np.arange(3 * 2**16), 3 * 2**15)
+    few = _few({"opening": opening, "seat": seat})
+    assert np.bincount(seat[few]).tolist() == [2**15] * 2 and opening[few].max() == 2**15 - 1
+    assert seat[_few({"return": seat})].size == 2**16
 
 
 def test_the_folder_says_what_made_the_run(undisturbed):

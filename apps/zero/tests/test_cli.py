@@ -117,6 +117,14 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         (["list", "SNEK"], "did you mean jumanji/Snake-v1"),
         (["list", "pgx/conect_four"], "Did you mean pgx/connect_four"),
         (["train", "jumanji/FlatPack-v0", "--agent", "spo"], "give one of sampled-alphazero, s"),
+        (
+            ["train", "pgx/tic_tac_toe", "--agent", "muzero", "--gamma", "0.5"],
+            "--gamma has no effect with --env pgx/tic_tac_toe; leave it out.",
+        ),
+        (
+            ["train", "pgx/backgammon", "--agent", "muzero"],
+            "--agent muzero cannot play pgx/backgammon; give one of alphazero.",
+        ),
         (["train", "2048", "--memory"], "--memory has no effect with --agent expert; lea"),
         (
             ["train", "2048", "--player-exploration", "1"],

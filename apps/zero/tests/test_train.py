@@ -183,6 +183,8 @@ def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
     assert agents_of(facts["jumanji/Minesweeper-v0"]) == observers
     assert agents_of(facts["minesweeper"]) == ("expert", *observers)
     assert agents_of(facts["pgx/kuhn_poker"]) == ()
+    # Its players move several times in a turn.
+    assert agents_of(facts["pgx/backgammon"]) == ("alphazero",)
 
 
 @pytest.mark.parametrize(
