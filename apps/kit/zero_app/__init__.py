@@ -46,10 +46,7 @@ if typing.TYPE_CHECKING:
         run as run,
         start_jax as start_jax,
     )
-    from ._play._commands import (
-        AbstractGameCommand as AbstractGameCommand,
-        AbstractServe as AbstractServe,
-    )
+    from ._play._commands import AbstractServe as AbstractServe
     from ._play._game import (
         AbstractBoard as AbstractBoard,
         AbstractRecord as AbstractRecord,
