@@ -74,6 +74,7 @@ def train(args: argparse.Namespace) -> None:
         line |= {"moves_per_s": round(moves / used)} | measured
         for path, table in zip(files, learner, strict=True):
             np.save(path.with_suffix(".new.npy"), table)
+        for path in files:  # once all are written
             path.with_suffix(".new.npy").replace(path)
         with log.open("a") as file:
             print(json.dumps(line), file=file)

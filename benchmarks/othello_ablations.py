@@ -122,7 +122,18 @@ def train(out: Path, names: Iterable[str], seeds: Sequence[int], turns: int) -> 
             more = ["--resume"] if run.exists() else []
             start = time.monotonic()
             subprocess.run(
-                [command, "train", *given, "--seed", str(seed), "--out", str(run), *more],
+                [
+                    command,
+                    "train",
+                    "--preset",
+                    "quick",
+                    *given,
+                    "--seed",
+                    str(seed),
+                    "--out",
+                    str(run),
+                    *more,
+                ],
                 check=True,
                 stdout=(out / "train.log").open("a"),
                 stderr=subprocess.STDOUT,
@@ -159,7 +170,10 @@ def judge(out: Path, names: Sequence[str], seeds: Sequence[int], games: Mapping[
             trained = [load(*app_of(str(run))) for run in runs]
             players: list[Any] = [with_simulations(x.player, simulations) for x in trained]
             if simulations:  # a variant of self-play searches like the default when it is judged
-                players[0] = dataclasses.replace(players[0], planner=players[1].planner)
+                own, planner = players[0].planner, players[1].planner
+                kept = {"max_return": own.max_return, "readout": own.readout}  # of its own rewards
+                planner = dataclasses.replace(planner, **kept)
+                players[0] = dataclasses.replace(players[0], planner=planner)
             batch = min(number, 200)
             row |= meet(trained[0].loop.env, *players, games=number, batch=batch, seed=seed)
             rows.append(row)

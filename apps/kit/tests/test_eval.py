@@ -165,14 +165,36 @@ def test_a_trained_opponent_plays_in_the_environment_of_the_player(asked):
     """Which another run may have made by another engine, with other states."""
 
     class Engine(Nim):
-        pass
+        def init(self, *, key):
+            return (Nim.init(self, key=key),)
 
-    def own(config):
-        loop = build(config)
-        return loop if config.seed else dataclasses.replace(loop, env=Engine(15))
+        def step(self, state, action, *, key):
+            after, transition = Nim.step(self, state[0], action, key=key)
+            return (after,), transition
 
-    _, env, _, other, _ = asked("nim", "--opponent", "other", build=own)
+        def observe(self, state):
+            return Nim.observe(self, state[0])
+
+    class Rich(Engine):
+        max_return: float = 3.0
+
+    class Other(Nim):
+        """Of equal states."""
+
+    def own(kind):
+        def built(config):
+            loop = build(config)
+            return loop if config.seed else dataclasses.replace(loop, env=kind(15))
+
+        return built
+
+    _, env, _, other, _ = asked("nim", "--opponent", "other", build=own(Engine))
     assert type(env) is type(other.model.env) is Engine
+    # It may have been trained with other rewards, with which it plans.
+    _, env, _, other, _ = asked("nim", "--opponent", "other", build=own(Other))
+    assert type(env) is Other and type(other.model.env) is Nim
+    with pytest.raises(UsageError, match="returns of up to 1 by another engine.*here.*up to 3;"):
+        asked("nim", "--opponent", "other", build=own(Rich))
 
 
 @pytest.mark.parametrize(

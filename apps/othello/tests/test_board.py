@@ -106,11 +106,12 @@ def test_results():
         vars(game)["features"] = np.stack(planes, axis=-1)  # which it keeps once computed
         return Board().result(game)
 
-    assert final(13, 0) == "black wins by 13"
+    assert final(13, 0) == "black wins by 64" and final(0, 20) == "white wins by 64"
+    assert final(30, 31) == "white wins by 4" and final(31, 31) == "draw"
     assert final(20, 44) == "white wins by 24"
     assert final(32, 32) == "draw"
     game = played(*WIPE_OUT)
-    assert game.over and game.legal == () and draw(game).endswith("black wins by 13")
+    assert game.over and game.legal == () and draw(game).endswith("black wins by 64")
 
 
 def test_it_is_said_where_endings_are_not_solved(monkeypatch, capsys):

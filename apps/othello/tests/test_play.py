@@ -174,7 +174,7 @@ def test_the_end(line, colour, verdict):
     line(WIPE_OUT)
     mine = WIPE_OUT[0::2] if colour == "black" else WIPE_OUT[1::2]
     text, *_ = run(*mine, colour=colour)
-    assert f"The game is over: black wins by 13, {verdict}.\n" in text
+    assert f"The game is over: black wins by 64, {verdict}.\n" in text
     assert text.endswith("You left the game.\n")
 
 

@@ -21,8 +21,8 @@ def test_a_game_of_othello():
     assert service.answer(Question(tuple(BEFORE_PASS)))["legal"] == {"pass": []}
     end = service.answer(Question(tuple(WIPE_OUT)))
     assert end["over"] and end["winner"] == 0 and set(end["cells"]) == {"", "black"}
-    assert end["result"] == "black wins by 13"
+    assert end["result"] == "black wins by 64"
     read = service.read(end["text"])
-    assert tuple(read["moves"]) == tuple(WIPE_OUT) and "RE[B+13]" in end["text"]
+    assert tuple(read["moves"]) == tuple(WIPE_OUT) and "RE[B+64]" in end["text"]
     thought = service.answer(Question(("d3",), think=True))["thought"]
     assert thought["move"] == "c3" and len(thought["moves"]) == 3

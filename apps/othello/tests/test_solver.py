@@ -168,6 +168,25 @@ def test_compiled_functions_are_kept_for_the_next_process(tmp_path, monkeypatch)
     assert not list(pathlib.Path(_solver.__file__).parent.rglob("*.nbi"))
 
 
+def test_a_change_in_another_file_is_compiled(tmp_path, monkeypatch):
+    """What one function takes from another file is in what was compiled of it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "game"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    one = "from zero_app import compiled\n\ndef {}(x):\n    return {}\n\n{} = compiled({})\n"
+    (folder / "two.py").write_text("from .one import f\n" + one.format("g", "f(x) * 10", "g", "g"))
+    results = []
+    for times in (2, 6):
+        (folder / "one.py").write_text(one.format("f", f"x * {times}", "f", "f"))
+        code = "from game.two import g; print(g(1))"
+        run = subprocess.run(
+            [sys.executable, "-B", "-c", code], cwd=tmp_path, capture_output=True, text=True
+        )
+        results.append(run.stdout.strip() or run.stderr)
+    assert results == ["20", "60"]
+
+
 def test_the_suite_is_what_the_solver_says():
     """Of every fiftieth position. In each some moves keep the result, and others do not."""
     assert APP.suites is not None
@@ -212,8 +231,9 @@ def test_games_are_played_exactly_from_twelve_empty_squares_on(ending):
     sign = 1 if game.first_moves else -1
     while not game.over:  # both play perfectly, so what was promised is what comes
         game = game.play(int(game.plan.action))
-    score = sign * int(game.stones.sum())
-    assert score + np.sign(score) * np.sum(game.stones == 0) == max(found.values())
+    assert sign * game.board.record.margin(game) == max(found.values())
+    said = f"{game.board.sides[0 if sign * max(found.values()) > 0 else 1]} wins by"
+    assert not max(found.values()) or said in game.board.result(game)
 
 
 def test_endings_are_played_exactly_and_told_over_gtp_and_in_the_browser(ending):

@@ -50,13 +50,19 @@ def _solver() -> Any:
     return Solver
 
 
+def _margin(game: Game) -> int:
+    """Black's lead in discs. The squares that stay empty are the winner's, as in tournaments."""
+    lead = int(game.stones.sum())
+    return lead + int(np.sign(lead)) * int(np.sum(game.stones == 0))
+
+
 class Board(AbstractBoard):
     """The board, on which the score counts discs."""
 
     sides = ("black", "white")
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
-    record: Sgf = Sgf(SIZE, 2, lambda game: int(game.stones.sum()))
+    record: Sgf = Sgf(SIZE, 2, _margin)
 
     def __init__(self):
         if find_spec("numba") is None:
@@ -113,7 +119,7 @@ class Board(AbstractBoard):
         return "\n".join(map(str.rstrip, text.plain.split("\n"))) if plain else text
 
     def result(self, game: Game) -> str:
-        """`"black wins by 12"`, `"white wins by 4"` or `"draw"`, by the discs on the board."""
+        """`"black wins by 12"`, `"white wins by 4"` or `"draw"`; empty squares are the winner's."""
         return self.record.result(game)
 
 

@@ -44,6 +44,7 @@ _PRINTED |= str.maketrans(
 )
 #: Judgements: of a move, at its end, and of a position, alone or there.
 _JUDGED = "+#!?\u00b1\u2213\u2a71\u2a72\u221e\u25a1\u2191\u2192\u21c6\u27f3\u2295\u2a00\u25b3\u2313"
+_PAIRS = ("+/=", "=/+", "+/-", "-/+", "+=", "=+", "+-", "-+")
 # It never backtracks, which would take quadratic time in a long word.
 _JUDGEMENT = re.compile("(?=[-/]*+[+=])[-+=/]++")
 _RESULTS = ("1-0", "0-1", "1/2-1/2", "1/2", "*")
@@ -192,6 +193,8 @@ def _main_variation(text: str) -> list[str]:
             break
         # Without check, mate, a judgement such as !?, and that a pawn was taken in passing.
         word = _NUMBER.sub("", word)
+        for pair in _PAIRS if not _JUDGEMENT.fullmatch(word) else ():
+            word = word.removesuffix(pair)
         if not _JUDGEMENT.fullmatch(word) and (word := word.rstrip(_JUDGED).removesuffix("e.p.")):
             words.append(word)
     if depth > 0:

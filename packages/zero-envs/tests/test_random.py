@@ -1,14 +1,28 @@
 """Environments say that they are random where what a step results in depends on its key."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pgx
 import pytest
+from jumanji.environments import RubiksCube, Snake
+from jumanji.environments.routing.mmst.generator import SplitRandomGenerator
 
-from zero_envs import known_environments, make
+from zero_envs import (
+    AbstractDiscreteEnvironment,
+    draws,
+    JumanjiEnvironment,
+    known_environments,
+    make,
+    Observation,
+    PgxEnvironment,
+    TimeLimit,
+    Transition,
+)
+from zero_envs._environment import step_draws
 from zero_envs._known import GYMNAX_STEADY
 
 
@@ -68,3 +82,77 @@ def test_what_looks_at_its_key_to_no_effect_does_not_say_so(name):
     actions = jr.randint(akey, (32, 300), 0, env.num_actions)
     given = actions, *(jr.split(key, (32, 300)) for key in keys)
     assert not episode(jr.split(bkey, 32), *given).any()
+
+
+class Coin(AbstractDiscreteEnvironment):
+    """Action 0 pays 1 or -1 by chance, action 1 pays 0.3."""
+
+    num_actions: int = 2
+    hidden: bool = False
+
+    def init(self, *, key):
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, state, action, *, key):
+        paid = jnp.where(jr.bernoulli(key), 1.0, -1.0)
+        reward = jnp.where(state > 0, 0.0, jnp.where(action == 0, paid, 0.3))
+        return state + 1, Transition(reward, jnp.zeros(()), jnp.ones((), bool))
+
+    def observe(self, state):
+        return Observation(jnp.zeros(1), jnp.ones(2, bool))
+
+
+class Keyless(AbstractDiscreteEnvironment):
+    """A game that only looks at its key."""
+
+    coin: Coin = Coin()
+    num_actions: int = 2
+    hidden: bool = False
+
+    def init(self, *, key):
+        return self.coin.init(key=key)
+
+    def step(self, state, action, *, key):
+        jr.split(key)
+        return self.coin.step(state, action, key=jr.key(0))
+
+    def observe(self, state):
+        return self.coin.observe(state)
+
+
+class Stated(AbstractDiscreteEnvironment):
+    """One that says what it is."""
+
+    random: ClassVar[bool] = False
+    num_actions: int = 2
+    hidden: bool = False
+
+    def init(self, *, key):
+        return Coin().init(key=key)
+
+    def step(self, state, action, *, key):
+        return Coin().step(state, action, key=key)
+
+    def observe(self, state):
+        return Coin().observe(state)
+
+
+def test_what_says_nothing_is_traced():
+    for env, said in ((Coin(), True), (Keyless(), False), (Stated(), False)):
+        assert draws(env) is said and draws(TimeLimit(env, 3)) is said
+
+
+def test_a_game_of_ones_own_of_a_library_is_traced():
+    for name, said in (("2048", True), ("tic_tac_toe", False)):
+        game = pgx.make(name)
+        own = type("Own", (type(game),), {"id": property(lambda self: "own")})
+        assert PgxEnvironment(own(), hidden=False).random is said
+    for kind, said in ((Snake, True), (RubiksCube, False)):
+        own = type("Own", (kind,), {})
+        assert JumanjiEnvironment(own(), hidden=False).random is said
+
+
+def test_numbered_mmst_draws():
+    generator = SplitRandomGenerator(20, 40, 5, 2, 3, 30)
+    env = JumanjiEnvironment("MMST-v0", generator=generator)
+    assert env.random and step_draws(env)

@@ -54,6 +54,7 @@ if typing.TYPE_CHECKING:
         AbstractFactoredEnvironment as AbstractFactoredEnvironment,
         AbstractHiddenEnvironment as AbstractHiddenEnvironment,
         AbstractObservedEnvironment as AbstractObservedEnvironment,
+        draws as draws,
         Fallible as Fallible,
         Observation as Observation,
         Transition as Transition,

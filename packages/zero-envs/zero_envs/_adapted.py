@@ -18,6 +18,7 @@ from ._environment import (
     AbstractEnvironment,
     check_vector,
     checked_action,
+    depends_on_key,
     Observation,
     Transition,
 )
@@ -78,16 +79,9 @@ class Library:
             after = self.step(with_keys(self.shapes, position, key), action, raw_key(key))
             return after._replace(state=without_keys(after.state))
 
-        keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2))
-        given = without_keys(self.shapes), jax.ShapeDtypeStruct((), jnp.int32), keys
+        given = without_keys(self.shapes), jax.ShapeDtypeStruct((), jnp.int32)
         with default_numerics(self.name):
-            jax.eval_shape(step, *given[:2], jax.eval_shape(lambda: jax.random.key(0)))  # may raise
-            try:
-                # This refuses results that differ from key to key.
-                jax.eval_shape(jax.vmap(step, in_axes=(None, None, 0), out_axes=None), *given)
-            except ValueError:
-                return True
-        return False
+            return depends_on_key(step, *given)
 
 
 class AdaptedState(eqx.Module):

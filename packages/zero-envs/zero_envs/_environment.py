@@ -2,9 +2,11 @@
 
 import abc
 import math
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, runtime_checkable, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -86,6 +88,33 @@ def checked_action(env: "AbstractDiscreteEnvironment[Any]", action: Any) -> Int[
             f"{env.num_actions - 1}. Use jax.vmap over a batch."
         )
     return given.astype(jnp.int32)
+
+
+def depends_on_key(step: Callable[..., Any], *given: Any) -> bool:
+    """Whether what `step(*given, key)` returns differs from key to key, by its trace."""
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 2))
+    jax.eval_shape(step, *given, jax.eval_shape(lambda: jax.random.key(0)))  # may raise
+    axes = (*(None for _ in given), 0)
+    try:
+        # This refuses results that differ from key to key.
+        jax.eval_shape(jax.vmap(step, in_axes=axes, out_axes=None), *given, keys)
+    except ValueError:
+        return True
+    return False
+
+
+def draws(env: "AbstractDiscreteEnvironment[Any]") -> bool:
+    """Whether the steps of an environment draw, which tells no odds: its attribute `random` or, of
+    one without, whether a step's result depends on its key."""
+    said = getattr(env, "random", None)
+    return step_draws(env) if said is None else said
+
+
+def step_draws(env: "AbstractDiscreteEnvironment[Any]") -> bool:
+    """Whether a step's result depends on its key, by the trace of one."""
+    state = jax.eval_shape(lambda: env.init(key=jax.random.key(0)))
+    step = lambda state, action, key: env.step(state, action, key=key)
+    return depends_on_key(step, state, jax.ShapeDtypeStruct((), jnp.int32))
 
 
 def check_vector(env: "AbstractContinuousEnvironment[Any]", action: Any) -> None:

@@ -19,6 +19,7 @@ from ._environment import (
     AbstractDiscreteEnvironment,
     AbstractFactoredEnvironment,
     Observation,
+    step_draws,
     Transition,
 )
 from ._foreign import (
@@ -204,8 +205,9 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
 
     @property
     def random(self) -> bool:
-        """Whether it is one of Jumanji's own whose steps draw, which tells no odds."""
-        return _name(self.env) in JUMANJI_RANDOM
+        """Whether its steps draw, which tells no odds."""
+        foreign = any(not _is_own(kind) for kind in (type(self.env), type(self.env.unwrapped)))
+        return step_draws(self) if foreign else _name(self.env) in JUMANJI_RANDOM
 
     def init(self, *, key: PRNGKeyArray) -> JumanjiState:
         return self.factored.init(key=key)
@@ -302,9 +304,13 @@ def _name(env: Any) -> str:
     return type(env.unwrapped).__name__
 
 
+def _is_own(kind: type) -> bool:
+    return kind.__module__.startswith("jumanji.")
+
+
 def _is_hidden(call: str, env: Any) -> bool:
     for kind in (type(env), type(env.unwrapped)):
-        if not kind.__module__.startswith("jumanji."):
+        if not _is_own(kind):
             raise ValueError(
                 f"{call}(<{kind.__name__}>): not one of Jumanji's own, so it is not "
                 "known whether its state is fully observable; pass hidden=True or False."

@@ -74,7 +74,7 @@ PGX_DOWNLOADED = frozenset({"bridge_bidding"})
 JUMANJI_HIDDEN = frozenset({"Minesweeper", "RobotWarehouse"})
 
 #: Those whose steps draw.
-JUMANJI_RANDOM = frozenset({"Game2048", "PacMan", "RobotWarehouse", "Snake", "Tetris"})
+JUMANJI_RANDOM = frozenset({"Game2048", "MMST", "PacMan", "RobotWarehouse", "Snake", "Tetris"})
 
 # Those with several rewards, or actions that are not discrete.
 _JUMANJI_REFUSED = frozenset({"Connector", "LevelBasedForaging", "SearchAndRescue"})

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -78,6 +78,9 @@ class Othello(AbstractDiscreteEnvironment[OthelloState]):
         winner's lead, where the squares that stay empty are the winner's, as in tournaments. pgx
         has no such reward; 0 is pgx's game. A number from 0 on.
     """
+
+    #: Planners need not trace a step to know it.
+    random: ClassVar[bool] = False
 
     disc_weight: float = eqx.field(static=True, default=0.0)
     num_actions: int = eqx.field(init=False, default=_PASS + 1)

@@ -13,6 +13,7 @@ from ._environment import (
     AbstractDiscreteEnvironment,
     checked_action,
     Observation,
+    step_draws,
     Transition,
 )
 from ._foreign import check_foreign, default_numerics, import_or_explain, raw_key, strongly_typed
@@ -87,8 +88,8 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
 
     @property
     def random(self) -> bool:
-        """Whether it is one of pgx's own games whose steps draw, which tells no odds."""
-        return self.game.id in PGX_RANDOM
+        """Whether its steps draw, which tells no odds."""
+        return self.game.id in PGX_RANDOM if _is_own(self.game.id) else step_draws(self)
 
     def init(self, *, key: PRNGKeyArray) -> PgxState:
         """Draws an initial state; which of pgx's two players moves first is random."""
@@ -157,8 +158,12 @@ def _make(game: str) -> Any:
         return pgx.make(game)
 
 
+def _is_own(game: str) -> bool:
+    return game in import_or_explain("pgx", "PgxEnvironment").available_envs()
+
+
 def _is_hidden(game: str) -> bool:
-    if game not in import_or_explain("pgx", "PgxEnvironment").available_envs():
+    if not _is_own(game):
         raise ValueError(
             f'PgxEnvironment(<game "{game}">): not one of pgx\'s own games, so it is not known '
             "whether its state is fully observable; pass hidden=True or hidden=False."

@@ -154,6 +154,14 @@ def test_only_what_is_selected():
     np.testing.assert_array_equal(clipped["nested"]["time"], 1)
 
 
+def test_what_never_varied_before_is_not_far_from_its_mean():
+    rows = jax.nn.one_hot(jnp.arange(64, dtype=jnp.int32) % 15, 16)
+    statistics = RunningStatistics.init(rows[0]).update(rows)
+    new = jax.nn.one_hot(15, 16)
+    assert np.max(statistics.normalise(new)) == 10
+    assert np.max(statistics.normalise(new, max_abs=None)) > 1e5
+
+
 def test_deviations_are_clipped():
     constant = jnp.full((10, 2), 3.0)
     wild = jnp.array([-1e9, 1e9])[:, None] * jnp.ones((1, 2))

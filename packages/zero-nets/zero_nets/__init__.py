@@ -16,10 +16,10 @@ What holds of all of them, and is not said again:
 - `in_size=` is the length of the vector that a network takes, `shape=` or `board_shape=` are the
   rows, columns and channels of a board or image. Its numbers may have any dtype. The attribute
   out_size is the length of the embedding that a torso or RNN returns.
-- `activation=` is a function of an array. `norm="layer"` normalises the input of every activation
-  (https://arxiv.org/abs/1607.06450), `"none"` does not. A number as `noise=` makes every layer a
-  `NoisyLinear` with that initial noise. `scale=` of a layer or head multiplies its initial weights,
-  which are orthogonal unless the class says otherwise.
+- `activation=` is a function of an array. `norm="layer"` normalises the inputs of activations
+  (https://arxiv.org/abs/1607.06450), in a perceptron of all, `"none"` does not. A number as
+  `noise=` makes every layer a `NoisyLinear` with that initial noise. `scale=` of a layer or head
+  multiplies its initial weights, which are orthogonal unless the class says otherwise.
 - `minimum=` and `maximum=` of an action are one bound for all dimensions or one each.
 - The key of a constructor is for the initial parameters. The key of a call is for noise: layers
   without noise ignore it, and noisy ones draw none without it.

@@ -125,11 +125,12 @@ class RunningStatistics(eqx.Module):
         )
 
     def normalise(
-        self, x: PyTree[Shaped[Array, "..."]], *, max_abs: float | None = None
+        self, x: PyTree[Shaped[Array, "..."]], *, max_abs: float | None = 10.0
     ) -> PyTree[Shaped[Array, "..."]]:
         """`(x - mean) / std` for every followed leaf, in its own dtype, clipped to
-        `[-max_abs, max_abs]` if that is given; other leaves are unchanged. `x` is like the example,
-        with or without batch axes."""
+        `[-max_abs, max_abs]` unless that is `None`: a number that never varied before would be a
+        million deviations from its mean. Other leaves are unchanged. `x` is like the example, with
+        or without batch axes."""
         if max_abs is not None:
             check_number(0, above=True, max_abs=max_abs)
         leaves, axes = self._leaves(x)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from zero_envs import Game2048, PgxEnvironment
+from zero_envs import AbstractDiscreteEnvironment, Game2048, Observation, PgxEnvironment, Transition
 from zero_search import PUCT, TreeSearch
 from zero_train import EnvironmentModel, evaluate, PlanningActor, RandomActor
 
@@ -35,6 +35,36 @@ def twice(keys):
     prediction = MODEL.predict(after, key=keys)
     theirs = (theirs, transition.reward, transition.discount, transition.last)
     return ours, theirs, prediction, jax.vmap(ENV.observe)(after)
+
+
+class Coin(AbstractDiscreteEnvironment):
+    """Action 0 pays 1 or -1 by chance and action 1 pays 0.3. It does not say that it draws."""
+
+    num_actions: int = 2
+    hidden: bool = False
+
+    def init(self, *, key):
+        return jnp.zeros((), jnp.int32)
+
+    def step(self, state, action, *, key):
+        paid = jnp.where(action == 0, jnp.where(jr.bernoulli(key), 1.0, -1.0), 0.3)
+        reward = jnp.where(state > 0, 0.0, paid)
+        return jnp.int32(1), Transition(reward, jnp.zeros(()), jnp.ones((), bool))
+
+    def observe(self, state):
+        return Observation(jnp.zeros(1), jnp.ones(2, bool))
+
+
+def test_a_world_that_draws_and_does_not_say_so_is_searched_as_one():
+    model, planner = (
+        EnvironmentModel(Coin(), lambda obs: (jnp.zeros(2), jnp.zeros(()))),
+        TreeSearch(64),
+    )
+    assert model.random
+    state = jnp.zeros(64, jnp.int32)
+    run = lambda key: planner.plan(model, state, planner.init(model, state), key=key)[0]
+    plan = jax.jit(run)(jr.split(jr.key(0), 64))
+    assert np.mean(plan.action == 0) < 0.2
 
 
 def test_the_model_is_the_environment():

@@ -108,7 +108,8 @@ def test_illegal_actions(name):
     gradient, which is a number all the same."""
     given, loss = examples(name, batch=3)
     learned = LOSSES[name][0][0]
-    legal = {"selector", "next_qvalues", "target_qvalues"} & set(given)
+    tables = ("selector", "next_qvalues", "target_qvalues", "next_logits", "next_quantiles")
+    legal = {*tables} & {*given}
     given["action"] = jnp.array([2, 2, 0], jnp.int32)
     given["discount"] = jnp.array([0.9, 0.0, 0.0], np.float32)
     for field in legal:

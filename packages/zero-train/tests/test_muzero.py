@@ -341,6 +341,19 @@ def test_targets_outside_of_the_support_are_counted():
     assert float(metrics["outside_support"]) == wrong > 10
 
 
+def test_the_error_of_values_is_a_mean_over_those_that_are_learned():
+    """A window that the end of an episode by a time limit cuts has no value after its last steps:
+    it counts as one of weight 0."""
+    agent, batch = agent_of(), windows(5)
+    state = agent.init(key=jr.key(0))
+    learn = jax.jit(lambda b: agent.update(state, b, key=jr.key(2))[1]["value_error_unrolled"])
+    learned = agent.unrolled(batch.items, batch.items.record.value, key=jr.key(2))
+    known = np.asarray(learned.value_weight)[:, -1:] > 0
+    assert 3 < known.sum() < len(known) - 3
+    without = dataclasses.replace(batch, weights=jnp.where(known, batch.weights, 0.0))
+    assert float(learn(batch)) == pytest.approx(float(learn(without)), rel=1e-6)
+
+
 @pytest.mark.parametrize("num_players", [1, 2])
 def test_a_move_out_of_turn_is_an_error_and_teaches_nothing(num_players):
     agent = agent_of(num_players=3 - num_players)

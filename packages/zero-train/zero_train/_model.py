@@ -15,6 +15,7 @@ from zero_envs import (
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
     AbstractHiddenEnvironment,
+    draws,
     Filtered,
     Observation,
     Transition,
@@ -134,7 +135,7 @@ class EnvironmentModel(
     **Attributes:**
 
     - `env`: a discrete environment. If it is `hidden` it must be able to `resample`. It may say by
-        an attribute `random` that its `step` draws.
+        an attribute `random` whether its `step` draws; otherwise the trace of a step tells.
     - `evaluate`: returns logits, or a policy that has some, and the value of an
         [`zero_envs.Observation`][]. Illegal logits are masked here. Give a pytree (a
         [`zero_train.FeatureEvaluator`][]) and new parameters do
@@ -193,7 +194,8 @@ class EnvironmentModel(
     @property
     def random(self) -> bool:
         """Whether `step` draws something of which no odds are known."""
-        return self._chance is None and getattr(self.env, "random", False)
+        said = getattr(self.env, "random", False) if self.env.hidden else draws(self.env)
+        return self._chance is None and said
 
     def root(self, state: State, obs: Observation | None, *, key: Keys) -> State:
         if isinstance(self.env, AbstractHiddenEnvironment):

@@ -444,9 +444,12 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
     ) -> Metrics:
         """How good the values are, and whether the rows are such as can be learned from. Faults are
         counted, because sums cross devices together with those of the loss."""
-        mean = ft.partial(masked_mean, weights=weights, total=jnp.sum(weights))
+
+        def mean(i: int) -> Array:
+            counted = jnp.where(learned.value_weight[:, i] > 0, weights, 0.0)
+            return masked_mean(error[:, i], counted)
+
         error = jnp.abs(jax.vmap(jax.vmap(ft.partial(decoded, self.code)))(values) - learned.value)
-        error = jnp.where(learned.value_weight > 0, error, 0.0)
         least, most = getattr(self.code, "limits", (-math.inf, math.inf))
 
         def outside(target: Array, weight: Array) -> Array:
@@ -456,9 +459,9 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         turns = rows.discount if self.num_players == 1 else -rows.discount
         wrong = jnp.sum((turns < 0) & (weights > 0)[:, None], dtype=jnp.float32)
         return {
-            "value_error": mean(error[:, 0]),
-            "value_error_unrolled": mean(error[:, -1]),
-            "value_target": mean(learned.value[:, 0]),
+            "value_error": mean(0),
+            "value_error_unrolled": mean(-1),
+            "value_target": masked_mean(learned.value[:, 0], weights),
             "outside_support": outside(learned.value, learned.value_weight)
             + outside(learned.reward, learned.reward_weight),
             "turn_error": jnp.where(wrong > 0, jnp.nan, 0.0).astype(jnp.float32),

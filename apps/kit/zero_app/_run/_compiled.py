@@ -32,11 +32,14 @@ def compiled(function: _Function) -> _Function:
 
     plain = inspect.unwrap(function)  # tests wrap every function of a module
     caches = pathlib.Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache"))
-    # What was compiled has these lines in it, and numba looks at the file of the function alone.
-    mark = hashlib.sha256(inspect.getsource(count_bits).encode()).hexdigest()[:8]
+    # What was compiled may have lines of other files in it, and numba looks at that of the function
+    # alone.
+    beside = sorted(pathlib.Path(inspect.getfile(plain)).parent.glob("*.py"))
+    sources = [pathlib.Path(__file__).read_bytes(), *(file.read_bytes() for file in beside)]
+    mark = hashlib.sha256(b"".join(sources)).hexdigest()[:8]
     # numba asks for its folder when it is told of a function. By default that is beside the source.
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = before or str(caches / "zero" / f"numba-{mark}")
+    numba.config.CACHE_DIR = str(pathlib.Path(before or caches / "zero") / f"numba-{mark}")
     try:
         return numba.njit(cache=True)(plain)
     except RuntimeError:  # nothing can be written there, so each process compiles

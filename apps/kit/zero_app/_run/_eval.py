@@ -5,6 +5,7 @@ import json as json_text
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
+import equinox as eqx
 import jax
 import jax.random as jr
 from annotated_types import Interval
@@ -178,6 +179,16 @@ class Eval(AbstractPlayerCommand):
         model: Any = getattr(player, "model", None)
         if not hasattr(model, "env"):
             return player
+        begin = lambda env: jax.eval_shape(lambda: env.init(key=jr.key(0)))
+        if eqx.tree_equal(begin(model.env), begin(env)) is True:
+            return player  # it plans with the rewards that it was trained with
+        most, ours = (getattr(x, "max_return", 1.0) for x in (model.env, env))
+        if most != ours:
+            raise UsageError(
+                f"--opponent {name} was trained with returns of up to {most:g} by another engine "
+                f"of the game, and here they are up to {ours:g}; evaluate that player against this "
+                "one."
+            )
         # Its run may have another engine of the game, but the states are those of this one.
         return dataclasses.replace(player, model=dataclasses.replace(model, env=env))
 
