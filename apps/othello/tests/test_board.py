@@ -1,5 +1,6 @@
 from typing import Any
 
+import dataclasses
 import numpy as np
 import pytest
 
@@ -102,7 +103,7 @@ def test_results():
     def final(black: int, white: int) -> str:
         squares = np.arange(64).reshape(8, 8)
         planes = [squares < black, (squares >= black) & (squares < black + white)]
-        game = new_game()
+        game = dataclasses.replace(new_game(), over=True)
         vars(game)["features"] = np.stack(planes, axis=-1)  # which it keeps once computed
         return Board().result(game)
 

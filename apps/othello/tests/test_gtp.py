@@ -200,7 +200,7 @@ def test_a_forced_pass_may_be_said_or_left_out(engine):
 def test_the_end_before_the_board_is_full(engine):
     assert session(engine, *alternately(WIPE_OUT)) == ["="] * 9
     answers = session(engine, "genmove w", "final_score", "play w a1", "9 play w pass", "undo")
-    assert answers == ["= pass", "= B+13", "? illegal move", "=9", "="]
+    assert answers == ["= pass", "= B+64", "? illegal move", "=9", "="]
 
 
 def test_serving_stops_at_quit_and_at_the_end_of_input():

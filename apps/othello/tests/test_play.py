@@ -1,5 +1,7 @@
+import dataclasses
 import io
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -222,13 +224,22 @@ def test_a_game_is_saved_and_reviewed(tmp_path):
     # Discs say how likely a win is; what a move costs is seen in the position after it.
     lines = [line.strip("| ").split() for line in text.splitlines()]
     rows = [words for words in lines if words and words[0] in ("1.", "2.")]
-    game, chances = new_game(), []
+    game, wanted = new_game(), []
     for move in played:
         game = game.play(parse(move))
-        chances.append(game.win_chance if game.first_moves else 1 - game.win_chance)
-    assert [(row[2], row[4]) for row in rows] == [
-        (move, f"{chance:.0%}") for move, chance in zip(played, chances, strict=True)
-    ]
+        value = float(game.plan.value) * (1 if game.first_moves else -1)
+        wanted.append((move, f"{(1 + value) / 2:.0%}"))
+    assert [(row[2], row[4]) for row in rows] == wanted
+
+
+def test_a_result_is_told_where_a_win_may_pay_more_than_another():
+    """As in backgammon, where a certain plain win has a third of the greatest value."""
+    game = dataclasses.replace(new_game(), max_value=3.0)
+    text, *_ = run("hint", "d3", "review", start=game)
+    assert re.search(r"black expects a result of [+-]\d\.\d\d\.", text)
+    assert "wins with a chance" not in text
+    review = text.partition("The game so far")[2]
+    assert "black expects" in review and re.search(r"[+-]\d\.\d\d", review) and "%" not in review
 
 
 def test_a_blunder_is_named_and_the_end_may_be_taken_back(line, monkeypatch):
@@ -236,7 +247,10 @@ def test_a_blunder_is_named_and_the_end_may_be_taken_back(line, monkeypatch):
     line(WIPE_OUT)
     # Of the side to move: black, white, black, ...
     chances = [0.5, 0.5, 0.6, 0.5, 0.5, 0.9, 0.2, 0.7, 0.9]
-    monkeypatch.setattr(Played, "win_chance", property(lambda game: chances[game.num_plies]))
+    plan = vars(Played)["plan"].fget
+    value = lambda game: np.float32(2 * chances[game.num_plies] - 1)
+    judged = lambda game: eqx.tree_at(lambda p: p.value, plan(game), value(game))
+    monkeypatch.setattr(Played, "plan", property(judged))
     mine = [move for i, move in enumerate(WIPE_OUT) if i % 2 == 0]
     text, _, game = run(*mine, "review", "hint", "e1", "undo")
     assert "The game is over.\n" in text and "E1 cannot be played: the game is over" in text

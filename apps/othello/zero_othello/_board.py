@@ -51,9 +51,9 @@ def _solver() -> Any:
 
 
 def _margin(game: Game) -> int:
-    """Black's lead in discs. The squares that stay empty are the winner's, as in tournaments."""
+    """Black's lead in discs. In the end the empty squares are the winner's, as in tournaments."""
     lead = int(game.stones.sum())
-    return lead + int(np.sign(lead)) * int(np.sum(game.stones == 0))
+    return lead + game.over * int(np.sign(lead) * np.sum(game.stones == 0))
 
 
 class Board(AbstractBoard):

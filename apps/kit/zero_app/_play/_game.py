@@ -126,7 +126,7 @@ class Game:
     - `first_moves`: whether the side that moved first is to move.
     - `total`: the sum of the rewards so far, from the view of the side that moved first.
     - `over`: whether it has ended.
-    - `max_value`: the largest value of a position, that of a win.
+    - `max_value`: the largest value of a position, that of the best win.
     - `komi`: the komi of its score, where not that of the environment. `total` and the player know
         of the latter only.
     - `handicap`: the number of its first stones that are a handicap.
@@ -316,10 +316,10 @@ class Game:
         solve = self.board.solve
         return None if self.over or solve is None else solve(self)
 
-    @property
-    def win_chance(self) -> float:
-        """The chance of the player to move to win a game of two, by the value of the plan."""
-        return (1 + float(self.plan.value) / self.max_value) / 2
+    def told(self, value: float) -> str:
+        """A value as it is told in a game of two: the chance to win or, where a win may pay more
+        than another, the expected result."""
+        return f"{(1 + value) / 2:.0%}" if self.max_value == 1 else f"{value:+z.2f}"
 
     def line(self) -> list[str]:
         """The names of the plan's move and of the principal variation after it."""

@@ -304,7 +304,8 @@ class Session:
                 )
         self._console.print(table)
         self._say(f"Expected: {' '.join(game.line())}")
-        self._say(f"{game.mover} wins with a chance of {game.win_chance:.0%}.")
+        what = "wins with a chance of" if game.max_value == 1 else "expects a result of"
+        self._say(f"{game.mover} {what} {game.told(float(game.plan.value))}.")
         if scores := game.scores:
             best = sorted(scores, key=scores.__getitem__, reverse=True)[:_HINTS]
             told = ", ".join(f"{game.name(action).lower()} {scores[action]:+d}" for action in best)
@@ -313,17 +314,20 @@ class Session:
     def _review(self) -> None:
         """Prints what the player thinks of every position, and which moves cost much."""
         games = self._games
-        # The chances of the side that moves first.
-        chances = [g.win_chance if g.first_moves else 1 - g.win_chance for g in games if not g.over]
+        # The values of the side that moves first.
+        sign = lambda g: 1 if g.first_moves else -1
+        values = [sign(g) * float(g.plan.value) for g in games if not g.over]
         if self.game.over:
-            chances.append(0.5 + 0.5 * np.sign(self.game.total))
-        side, table = self.game.board.sides[0], self._table("The game so far")
-        for column in ("", "move", f"{side} wins", ""):
+            values.append(float(self.game.total))
+        most, table = self.game.max_value, self._table("The game so far")
+        side = f"{self.game.board.sides[0]} {'wins' if most == 1 else 'expects'}"
+        for column in ("", "move", side, ""):
             table.add_column(column, justify="left" if column == "move" else "right")
-        for ply, (before, after) in enumerate(zip(chances, chances[1:], strict=False)):
-            loss = (before - after) * (1 if games[ply].first_moves else -1)
-            note = f"a blunder: {loss:.0%} lost" if loss >= _BLUNDER else ""
-            table.add_row(f"{ply + 1}.", self.game.moves[ply], f"{after:.0%}", note)
+        for ply, (before, after) in enumerate(zip(values, values[1:], strict=False)):
+            loss = (before - after) * sign(games[ply])
+            lost = f"{loss / 2:.0%}" if most == 1 else f"{loss:.2f}"
+            note = f"a blunder: {lost} lost" if loss >= 2 * most * _BLUNDER else ""
+            table.add_row(f"{ply + 1}.", self.game.moves[ply], self.game.told(after), note)
         self._console.print(table)
 
     def _save(self, name: str) -> None:

@@ -169,6 +169,7 @@ class Service:
             "max_moves": MAX_MOVES,
             "min_value": 0.0 if alone else -most,
             "max_value": most,
+            "points": not alone and most != 1,
             "chance": page.board.chance,
             "notation": page.board.record and page.board.record.notation,
         }

@@ -8,6 +8,10 @@ const WORTH_SHOWING = 0.02; // of the search
 /** A value as a winning chance. */
 export const chance = (about, value) => (value - about.min_value) / (about.max_value - about.min_value);
 
+/** What is told of a value: a chance to win or, where a win may pay more than another, what is expected. */
+export const outlook = (about) => (about.points ? "expected result" : "winning chance");
+export const told = (about, value) => (about.points ? `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(2)}` : percent(chance(about, value)));
+
 /** The cells of a board, with the names of its columns and rows. */
 export function buildCells(board, about) {
   const { rows, columns, names } = about;
@@ -43,7 +47,7 @@ export function buildCells(board, about) {
 export function legend(about, simulations, solved) {
   if (about.alone) return "On covered cells: the chance of a mine in percent, exact. Green is safe, a frame marks the best cell.";
   const share = solved ? "which moves are the best" : simulations ? "the share of the search" : "how likely the network plays there";
-  const wins = simulations || solved ? "; below, the winning chance of whoever moves" : "";
+  const wins = simulations || solved ? `; below, the ${outlook(about)} of whoever moves` : "";
   const from = about.twoStep ? " Of a piece it is that of all its moves; choose the piece for each." : "";
   return `On the cells: ${share}${wins}. A frame marks the player's choice.${from}`;
 }
@@ -60,7 +64,7 @@ export function drawCells(seen) {
     const word = shown.cells[i];
     const idea = ideas.get(i);
     const legal = targets.has(i);
-    cell.setAttribute("aria-label", `${read(seen, i, word)}${legal && mine ? ", legal" : ""}${heard(idea)}`);
+    cell.setAttribute("aria-label", `${read(seen, i, word)}${legal && mine ? ", legal" : ""}${heard(about, idea)}`);
     // An open number of a minefield can be pressed too.
     cell.setAttribute("aria-disabled", String(about.style === "mines" ? shown.over : !(legal && mine)));
     cell.toggleAttribute("data-legal", legal && mine);
@@ -100,7 +104,7 @@ function ideasOnCells({ about, shown, analysis, selected }) {
   for (const idea of analysis?.moves ?? []) {
     const cells = shown.legal[idea.name] ?? [];
     const best = idea.name === analysis.move;
-    const wins = idea.value === null ? null : chance(about, idea.value);
+    const wins = idea.value === null ? null : told(about, idea.value);
     const here = { weight: idea.weight, wins, best };
     if (about.alone) found.set(cells[0], { ...here, risk: idea.risk });
     else if (!about.twoStep) found.set(cells.filter((i) => !shown.cells[i]).at(-1), here);
@@ -120,10 +124,10 @@ function read({ about, shown, selected, flags }, i, word) {
   return `${readMine(name, word, flags.has(i))}${last}`;
 }
 
-function heard(idea) {
+function heard(about, idea) {
   if (!idea) return "";
   const risk = idea.risk === null ? "risk unknown" : `${percent(idea.risk)} a mine`;
   const found = "risk" in idea ? risk : `${percent(idea.weight)} of the search`;
-  const wins = idea.wins === null ? "" : `, winning chance ${percent(idea.wins)}`;
+  const wins = idea.wins === null ? "" : `, ${outlook(about)} ${idea.wins}`;
   return `, ${found}${wins}${idea.best ? ", recommended" : ""}`;
 }

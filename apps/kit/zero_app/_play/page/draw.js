@@ -40,11 +40,11 @@ export function curve(chances, moves, bad, ends) {
   return parts;
 }
 
-/** A move's share of the search and, below, how often it wins. */
+/** A move's share of the search and, below, what is told of its value. */
 export function ideaChip(weight, wins) {
   const element = make("span", percent(weight), "idea");
   element.style.setProperty("--weight", weight.toFixed(3));
-  if (wins !== null) element.append(make("small", percent(wins)));
+  if (wins !== null) element.append(make("small", wins));
   return element;
 }
 

@@ -1,7 +1,7 @@
 // The page of `serve`. The server keeps no game: the moves are here, and each question sends them.
 
 import { fetched, inTurn } from "./api.js";
-import { buildCells, chance, drawCells, legend } from "./board.js";
+import { buildCells, chance, drawCells, legend, outlook, told } from "./board.js";
 import { curve, make, percent } from "./draw.js";
 import { aroundZeros, opened } from "./mines.js";
 
@@ -371,7 +371,7 @@ function summaryOf({ move, value, score }) {
   const after = shown.move ? `After ${shown.move}` : "At the start";
   const mover = about.alone ? `best cell ${move}` : `${about.sides[shown.side]} to move`;
   if (score !== null) return `${after}: ${mover}, solved: ${ends(score)} for ${about.sides[shown.side]} if both play the best moves.`;
-  return `${after}: ${mover}${value === null ? "" : `, winning chance ${percent(chance(about, value))}`}.`;
+  return `${after}: ${mover}${value === null ? "" : `, ${outlook(about)} ${told(about, value)}`}.`;
 }
 
 function drawThought(analysis) {
@@ -389,7 +389,7 @@ function drawThought(analysis) {
   const order = (a, b) => played(b) - played(a) || b.weight - a.weight || (a.risk ?? 1) - (b.risk ?? 1) || b.prior - a.prior;
   const rows = [...analysis.moves].sort(order).slice(0, 20).map((idea) => {
     const row = make("tr", "", idea.name === analysis.move ? "played" : "");
-    const wins = idea.value === null ? "–" : percent(chance(about, idea.value));
+    const wins = idea.value === null ? "–" : told(about, idea.value);
     const risk = idea.risk === null ? "?" : percent(idea.risk);
     const entries = about.alone ? [idea.name, risk, idea.visits || "–", wins] : [idea.name, idea.visits || "–", percent(idea.weight), wins, percent(idea.prior)];
     row.append(...entries.map((entry) => make("td", entry)));
@@ -415,10 +415,10 @@ function drawCurve() {
   $("curve").replaceChildren(...curve(chances, moves, bad, ends));
   const said = bad.map((n) => `${n + 1}. ${moves[n]}`).join(", ");
   const now = chances.at(-1);
-  const value = now === undefined ? "no value yet" : `winning chance of ${first} ${percent(now)}`;
+  const value = now === undefined ? "no value yet" : `${outlook(about)} of ${first} ${told(about, about.min_value + now * (about.max_value - about.min_value))}`;
   const last = moves.length ? `, the last one ${moves.at(-1)}` : "";
-  $("curve").setAttribute("aria-label", `Winning chance over ${moves.length} moves${last}: now ${value}`);
-  const kind = about.alone ? "Needless risks" : `Blunders (${percent(BLUNDER)} or more lost)`;
+  $("curve").setAttribute("aria-label", `${outlook(about)[0].toUpperCase()}${outlook(about).slice(1)} over ${moves.length} moves${last}: now ${value}`);
+  const kind = about.alone ? "Needless risks" : `Blunders (${about.points ? (BLUNDER * (about.max_value - about.min_value)).toFixed(2) : percent(BLUNDER)} or more lost)`;
   const without = about.alone && !simulations() ? "The exact solver has no winning chance" : value[0].toUpperCase() + value.slice(1);
   $("curve-note").textContent = `${without}. ${said ? `${kind}: ${said}.` : ""}`;
   $("curve").toggleAttribute("hidden", about.alone && !simulations());
