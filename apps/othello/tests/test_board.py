@@ -1,6 +1,6 @@
+import dataclasses
 from typing import Any
 
-import dataclasses
 import numpy as np
 import pytest
 
