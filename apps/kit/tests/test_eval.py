@@ -164,7 +164,9 @@ def test_both_players_have_as_many_simulations(asked):
 def test_a_trained_opponent_plays_in_the_environment_of_the_player(asked):
     """Which another run may have made by another engine, with other states."""
 
-    class Engine(Nim):
+    base: Any = Nim
+
+    class Engine(base):
         def init(self, *, key):
             return (Nim.init(self, key=key),)
 

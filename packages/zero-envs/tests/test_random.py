@@ -8,8 +8,9 @@ import jax.random as jr
 import numpy as np
 import pgx
 import pytest
-from jumanji.environments import RubiksCube, Snake
+from jumanji.environments.logic.rubiks_cube.env import RubiksCube
 from jumanji.environments.routing.mmst.generator import SplitRandomGenerator
+from jumanji.environments.routing.snake.env import Snake
 
 from zero_envs import (
     AbstractDiscreteEnvironment,
@@ -143,8 +144,9 @@ def test_what_says_nothing_is_traced():
 
 
 def test_a_game_of_ones_own_of_a_library_is_traced():
+    made: Any = pgx.make
     for name, said in (("2048", True), ("tic_tac_toe", False)):
-        game = pgx.make(name)
+        game = made(name)
         own = type("Own", (type(game),), {"id": property(lambda self: "own")})
         assert PgxEnvironment(own(), hidden=False).random is said
     for kind, said in ((Snake, True), (RubiksCube, False)):

@@ -103,14 +103,14 @@ def depends_on_key(step: Callable[..., Any], *given: Any) -> bool:
     return False
 
 
-def draws(env: "AbstractDiscreteEnvironment[Any]") -> bool:
-    """Whether the steps of an environment draw, which tells no odds: its attribute `random` or, of
-    one without, whether a step's result depends on its key."""
+def draws(env: "AbstractEnvironment[Any, Any]") -> bool:
+    """Whether the steps of a discrete environment draw, which tells no odds: its attribute `random`
+    or, of one without, whether a step's result depends on its key."""
     said = getattr(env, "random", None)
     return step_draws(env) if said is None else said
 
 
-def step_draws(env: "AbstractDiscreteEnvironment[Any]") -> bool:
+def step_draws(env: "AbstractEnvironment[Any, Any]") -> bool:
     """Whether a step's result depends on its key, by the trace of one."""
     state = jax.eval_shape(lambda: env.init(key=jax.random.key(0)))
     step = lambda state, action, key: env.step(state, action, key=key)

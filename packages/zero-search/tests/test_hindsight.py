@@ -315,8 +315,8 @@ class Padded(AbstractPriorModel):
         return state
 
     def step(self, node, action, *, key):
-        after, *rest = self.tree.step(node[0], action, key=key)
-        return (after, node[1]), *rest
+        after, reward, discount, last = self.tree.step(node[0], action, key=key)
+        return (after, node[1]), reward, discount, last
 
     def predict(self, node, *, key):
         return self.tree.predict(node[0], key=key)

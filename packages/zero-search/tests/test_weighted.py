@@ -109,7 +109,9 @@ class Gamble(AbstractChanceModel):
     action, which pays 1 with the first of `ODDS` and else -1: it is worth 0.81, as the evaluator
     knows."""
 
-    num_outcomes: int = len(ODDS)
+    @property
+    def num_outcomes(self):
+        return len(ODDS)
 
     def root(self, state, obs, *, key):
         return state

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 
@@ -29,7 +30,7 @@ def _check_numbers(
 ) -> None:
     for name, value in fields.items():
         number = isinstance(value, numbers.Real) or (isinstance(value, Array) and not value.shape)
-        traced = isinstance(value, jax.core.Tracer)  # nobody knows it yet
+        traced = isinstance(value, Tracer)  # nobody knows it yet
         if not (number and (traced or fits(value))):
             kind = "" if number else "a number, "
             raise ValueError(f"`{owner}({name}={_given(value)})`: must be {kind}{allowed}.")

@@ -117,9 +117,10 @@ def _value(
     config: AbstractConfig, name: str, hint: Any, word: str, refused: str, others: set[str]
 ) -> Any:
     """A value of a flag, which a configuration can have, perhaps with other values of `others`."""
+    value: Any = word
     try:
         if hint is bool:
-            value: Any = {"true": True, "false": False}[word.lower()]
+            value = {"true": True, "false": False}[word.lower()]
         else:
             value = hint(word) if hint in (int, float) else word
         dataclasses.replace(config, **{name: value})
