@@ -238,8 +238,11 @@ def test_values_that_fit_to_some_of_another_flag_are_tried(tmp_path, capsys):
         (32, 32): "COMPLETE",
     }
     assert "--envs 16 does not divide into --shards 32" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="--over envs=12,16 was given: --envs 12 does not divide"):
-        go(tmp_path / "new", "--over", "envs=12,16", "rate=0:1")
+    for other in ("rate=0:1", "shards=8,32"):  # of which none fits
+        with pytest.raises(
+            UsageError, match="--over envs=12,16 was given: --envs 12 does not divid"
+        ):
+            go(tmp_path / "new", "--over", "envs=12,16", other)
 
 
 def test_a_flag_that_some_trials_use_is_swept_or_given(tmp_path):

@@ -236,6 +236,24 @@ def test_games_are_played_exactly_from_twelve_empty_squares_on(ending):
     assert not max(found.values()) or said in game.board.result(game)
 
 
+def test_what_solved_moves_pay_is_what_the_game_pays(ending):
+    """Where the lead in discs counts as well."""
+    env = Othello(disc_weight=0.5)
+    game = Game.start(env, ending.actor, Board(), key=jr.key(0))
+    for move in ending.moves:
+        game = game.play(game.board.action(move))
+    first, value = game.first_moves, float(game.plan.value)
+    while not game.over:
+        game = game.play(int(game.plan.action))
+    assert value == pytest.approx(game.total if first else -game.total, abs=1e-6) and value % 1
+    page = Board().page
+    assert page is not None
+    service = Service.of_search(env, ending.actor, page)
+    assert service.about()["points"] and service.about()["max_value"] == 1.5
+    answer = service.answer(Question(game.moves, 64))
+    assert answer["over"] and answer["total"] == pytest.approx(game.total)
+
+
 def test_endings_are_played_exactly_and_told_over_gtp_and_in_the_browser(ending):
     assert ending.scores is not None
     best = max(ending.scores.values())

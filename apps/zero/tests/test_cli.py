@@ -123,7 +123,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         ),
         (
             ["train", "pgx/backgammon", "--agent", "muzero"],
-            "--agent muzero cannot play pgx/backgammon; give one of alphazero.",
+            "in which a turn has several moves, since models are learned of players in turns;",
         ),
         (["train", "2048", "--memory"], "--memory has no effect with --agent expert; lea"),
         (

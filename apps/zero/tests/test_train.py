@@ -29,7 +29,7 @@ from zero_cli._board import Board
 from zero_cli._build import build_loop, build_network
 from zero_cli._config import presets
 from zero_cli._worlds import build_world
-from zero_envs import known_environments
+from zero_envs import EnvironmentFacts, known_environments
 from zero_nets import BoardSymmetries, MultiDiscrete, PartsNet, TanhGaussian
 from zero_search import CompletedByMixedValue, Temperature
 from zero_train import RandomActor
@@ -174,17 +174,19 @@ def test_an_episode_of_continuous_actions():
 
 
 def test_a_game_of_ones_own_has_two_players_if_the_turn_passes():
-    agents = agents_of(build_world("zero_envs.testing:Nim").facts)
+    agents = agents_of("nim", build_world("zero_envs.testing:Nim").facts)
     assert agents == ("alphazero", "muzero", "stochastic")
     assert build_world("zero_envs.testing:Corridor").players == 1
-    agents = agents_of(build_world("zero_envs:Pendulum").facts)
+    agents = agents_of("pendulum", build_world("zero_envs:Pendulum").facts)
     assert agents == ("spo", "mpo", "ppo", "vmpo", "sampled", "sampled-alphazero")
     facts, observers = known_environments(), ("ppo", "vmpo", "mpo", "muzero", "stochastic")
-    assert agents_of(facts["jumanji/Minesweeper-v0"]) == observers
-    assert agents_of(facts["minesweeper"]) == ("expert", *observers)
-    assert agents_of(facts["pgx/kuhn_poker"]) == ()
-    # Its players move several times in a turn.
-    assert agents_of(facts["pgx/backgammon"]) == ("alphazero",)
+    assert agents_of("jumanji/Minesweeper-v0", facts["jumanji/Minesweeper-v0"]) == observers
+    assert agents_of("minesweeper", facts["minesweeper"]) == ("expert", *observers)
+    assert agents_of("pgx/kuhn_poker", facts["pgx/kuhn_poker"]) == ()
+    # Its players move several times in a turn, and those of another game with dice may not.
+    dice = EnvironmentFacts("discrete", 2, chance=True)
+    assert agents_of("mine.py:Dice", dice) == ("alphazero", "muzero", "stochastic")
+    assert agents_of("pgx/backgammon", facts["pgx/backgammon"]) == ("alphazero",)
 
 
 @pytest.mark.parametrize(
@@ -528,7 +530,7 @@ def test_every_environment_of_the_list_trains(tmp_path):
 
     def trained(name: str) -> str:
         """What went wrong, if anything did."""
-        if name in OWN_APPS or not agents_of(names[name]):
+        if name in OWN_APPS or not agents_of(name, names[name]):
             return ""
         words = "train", name, "--preset", "tiny", "--out", tmp_path / name.replace("/", "-")
         # In a process of its own: together they would need all memory.

@@ -20,6 +20,8 @@ TUNED = {"cartpole": SPO_AGENTS, "pendulum": SPO_AGENTS, "brax/inverted_pendulum
 #: Agents that observe an environment and never step one to plan, so that nothing hidden reaches
 #: them.
 OBSERVERS = ("ppo", "vmpo", "mpo", "muzero", "stochastic", "sampled")
+#: Games of two in which a turn has several moves.
+SEVERAL_MOVES = ("pgx/backgammon",)
 #: Environments of which a trained player comes with an app.
 TRAINED = ("cartpole", "pendulum", "pgx/connect_four", *OWN_APPS)
 #: The symmetries of boards, by game: the arguments of [`zero_nets.BoardSymmetries`][].
@@ -47,8 +49,10 @@ def facts_of(name: str) -> EnvironmentFacts | None:
     return known_environments().get(name)
 
 
-def agents_of(facts: EnvironmentFacts) -> tuple[str, ...]:
+def agents_of(name: str, facts: EnvironmentFacts) -> tuple[str, ...]:
     """The agents that can play an environment, the best first."""
+    if name in SEVERAL_MOVES:
+        return ("alphazero",)
     two = facts.num_players == 2
     if not facts.hidden and not facts.hosted:
         return _agents_that_see(facts)
@@ -68,8 +72,7 @@ def _agents_that_see(facts: EnvironmentFacts) -> tuple[str, ...]:
     if facts.actions != "discrete":
         return ()
     if two:
-        # In the one known game of two with dice, backgammon, a turn has several moves.
-        return ("alphazero",) if facts.chance else ("alphazero", "muzero", "stochastic")
+        return "alphazero", "muzero", "stochastic"
     if facts.chance:
         return "expert", "spo", "mpo", "ppo", "vmpo", "muzero", "stochastic"
     return "spo", "mpo", "ppo", "vmpo", "expert", "muzero", "stochastic"
@@ -77,7 +80,7 @@ def _agents_that_see(facts: EnvironmentFacts) -> tuple[str, ...]:
 
 def choose(name: str, facts: EnvironmentFacts, agent: str | None) -> str:
     """The agent asked for, or the best one, if it can play this environment."""
-    agents = agents_of(facts)
+    agents = agents_of(name, facts)
     if not agents and not (facts.hidden and facts.num_players == 2):
         raise UsageError(
             f"{name} has no agent: its actions are neither discrete nor continuous, or "
@@ -94,4 +97,6 @@ def choose(name: str, facts: EnvironmentFacts, agent: str | None) -> str:
     why = ""
     if facts.hosted:
         why = ", whose simulator runs on the host and cannot be copied to plan in"
+    if name in SEVERAL_MOVES:
+        why = ", in which a turn has several moves, since models are learned of players in turns"
     raise UsageError(f"--agent {agent} cannot play {name}{why}; give one of {', '.join(agents)}.")

@@ -43,7 +43,7 @@ class List(AbstractCommand):
 
 def _agents(name: str, facts: EnvironmentFacts) -> str:
     """Which agents can play it, and what is known of it."""
-    said = [", ".join(agents_of(facts)) or "none: a part of its state is hidden"]
+    said = [", ".join(agents_of(name, facts)) or "none: a part of its state is hidden"]
     if name in OWN_APPS:
         said = [f"the app {OWN_APPS[name][0]}", "presets of its own"]
     has = {"symmetries": SYMMETRIES, "tuned presets": TUNED, "trained player": TRAINED}
@@ -74,6 +74,6 @@ def _print_closely(app: App, name: str) -> None:
     )
     if name in OWN_APPS:
         print(f"commands     those of `{OWN_APPS[name][0]} --help`")
-    elif agents_of(world.facts):
+    elif agents_of(name, world.facts):
         has = dict.fromkeys(("train", "eval", *commands_of(app, world), *COMMANDS))
         print(f"commands     {', '.join(name for name in has if name != 'list')}")

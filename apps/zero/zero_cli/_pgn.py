@@ -44,7 +44,7 @@ _PRINTED |= str.maketrans(
 )
 #: Judgements: of a move, at its end, and of a position, alone or there.
 _JUDGED = "+#!?\u00b1\u2213\u2a71\u2a72\u221e\u25a1\u2191\u2192\u21c6\u27f3\u2295\u2a00\u25b3\u2313"
-_PAIRS = ("+/=", "=/+", "+/-", "-/+", "+=", "=+", "+-", "-+")
+_AT_THE_END = ("+/=", "=/+", "+/-", "-/+", "+=", "=+", "+-", "-+", *_JUDGED)
 # It never backtracks, which would take quadratic time in a long word.
 _JUDGEMENT = re.compile("(?=[-/]*+[+=])[-+=/]++")
 _RESULTS = ("1-0", "0-1", "1/2-1/2", "1/2", "*")
@@ -193,9 +193,7 @@ def _main_variation(text: str) -> list[str]:
             break
         # Without check, mate, a judgement such as !?, and that a pawn was taken in passing.
         word = _NUMBER.sub("", word)
-        for pair in _PAIRS if not _JUDGEMENT.fullmatch(word) else ():
-            word = word.removesuffix(pair)
-        if not _JUDGEMENT.fullmatch(word) and (word := word.rstrip(_JUDGED).removesuffix("e.p.")):
+        if not _JUDGEMENT.fullmatch(word) and (word := _bare(word).removesuffix("e.p.")):
             words.append(word)
     if depth > 0:
         raise ValueError("this is no PGN: a variation in parentheses does not end")
@@ -206,6 +204,14 @@ def _main_variation(text: str) -> list[str]:
     if (variant := tags.get("Variant", "")).lower() not in _VARIANTS:
         raise ValueError(f"this is a game of {variant}, by its tag Variant; give one of chess")
     return words
+
+
+def _bare(word: str) -> str:
+    """A move without the judgements at its end."""
+    end = len(word)
+    while judged := next((x for x in _AT_THE_END if word.endswith(x, 0, end)), ""):
+        end -= len(judged)
+    return word[:end]
 
 
 def _own_position(tags: Mapping[str, str]) -> str | None:

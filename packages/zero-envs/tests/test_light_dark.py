@@ -144,7 +144,7 @@ def test_a_start_that_is_known_is_a_belief(getkey):
 @pytest.mark.parametrize(
     "given, message",
     [
-        ({"start": 3.0}, r"^LightDark\(start=3.0\): it must be a pair, a mean and a deviation"),
+        ({"start": 3.0}, r"^LightDark\(start=3.0\): it must be a tuple of a mean and a deviation"),
         (
             {"start": (1.0, -1.0)},
             r"^LightDark\(start=-1.0\): it must be a finite number, 0 or more",

@@ -104,15 +104,21 @@ def depends_on_key(step: Callable[..., Any], *given: Any) -> bool:
 
 
 def draws(env: "AbstractEnvironment[Any, Any]") -> bool:
-    """Whether the steps of a discrete environment draw, which tells no odds: its attribute `random`
-    or, of one without, whether a step's result depends on its key."""
+    """Whether what a step of a discrete environment results in depends on its key: what the
+    attribute `random` of the environment says, or else the trace of a step."""
     said = getattr(env, "random", None)
     return step_draws(env) if said is None else said
 
 
 def step_draws(env: "AbstractEnvironment[Any, Any]") -> bool:
     """Whether a step's result depends on its key, by the trace of one."""
-    state = jax.eval_shape(lambda: env.init(key=jax.random.key(0)))
+    try:
+        state = jax.eval_shape(lambda: env.init(key=jax.random.key(0)))
+    except jax.errors.ConcretizationTypeError as e:
+        raise ValueError(
+            f"{type(env).__name__}: `init` cannot be traced, so it is not known whether a step "
+            "draws; give it an attribute `random`, True or False."
+        ) from e
     step = lambda state, action, key: env.step(state, action, key=key)
     return depends_on_key(step, state, jax.ShapeDtypeStruct((), jnp.int32))
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy.stats as jss
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ._environment import (
@@ -81,7 +82,8 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
     hidden: bool = eqx.field(init=False, default=True)
 
     def __post_init__(self):
-        whole = isinstance(self.moves, tuple) and all(isinstance(x, int) for x in self.moves)
+        ints = int | np.integer
+        whole = isinstance(self.moves, tuple) and all(isinstance(x, ints) for x in self.moves)
         if not whole or 0 not in self.moves:
             raise ValueError(
                 f"LightDark(moves={self.moves!r}): it must be a tuple of integers, and one of them "
@@ -92,7 +94,7 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
     def __check_init__(self):
         if not isinstance(self.start, tuple) or len(self.start) != 2:
             raise ValueError(
-                f"LightDark(start={self.start!r}): it must be a pair, a mean and a deviation."
+                f"LightDark(start={self.start!r}): it must be a tuple of a mean and a deviation."
             )
         check_count("LightDark", max_steps=self.max_steps)
         check_count("LightDark", 0, spread=self.spread)

@@ -146,6 +146,11 @@ def test_widening_that_never_widens_is_named_where_the_model_asks_for_it():
         jax.eval_shape(run, jr.split(jr.key(0), 2))
 
 
+def test_widening_of_traced_numbers_is_refused(unhooked):
+    with pytest.raises(ValueError, match="a traced number; it decides how large a tree is"):
+        jax.eval_shape(lambda k: Widening(k).most(4), jnp.float32(2))
+
+
 def test_an_action_has_no_more_outcomes_than_visits():
     assert [Widening(2.0, 1.0).most(n) for n in (0, 1, 5)] == [1, 1, 5]
     assert [Widening().most(n) for n in (1, 4, 9, 100)] == [1, 4, 6, 20]

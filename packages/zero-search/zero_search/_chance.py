@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PyTree, UInt32
 
 from ._check import batch_size, check_answer, check_range, check_step
@@ -62,6 +63,11 @@ class Widening(eqx.Module):
     alpha: float = 0.5
 
     def __check_init__(self):
+        if isinstance(self.k, Tracer) or isinstance(self.alpha, Tracer):
+            raise ValueError(
+                "`Widening` was given a traced number; it decides how large a tree is, so give "
+                "numbers that are known."
+            )
         check_range("Widening", 1, k=self.k)
         check_range("Widening", 0, 1, alpha=self.alpha)
 
@@ -300,6 +306,11 @@ class Outcomes(eqx.Module):
         if self.through:  # nothing is known of the others
             return worth / jnp.where(mass > 0, mass, 1.0)
         return worth + (1.0 - mass) * node.raw_value
+
+    def passed_on(self, outcome: Floats, value: Floats) -> Floats:
+        """What chance nodes pass on. Where each outcome is visited once before any comes twice, it
+        is their value: a mean of what was returned would count rare outcomes too often."""
+        return value if self.rule == "weighted" else outcome
 
 
 def chance_nodes(

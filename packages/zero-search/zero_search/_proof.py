@@ -91,10 +91,13 @@ class Bounds(eqx.Module):
     def playable(
         self, legal: Bool[Array, "batch actions"], qvalues: PerAction, visits: PerAction
     ) -> Bool[Array, "batch actions"]:
-        """The actions that a plan may take: those that may be better than what the player is sure
-        of, unless their Q-value is below a known return; and the best ones of those whose return is
-        known, unless one of the others was visited and cannot be worse. All legal ones if none of
-        these was visited."""
+        """The actions that a plan may take.
+
+        An action of unknown return may be taken if it may be better than what the player is sure of
+        and its Q-value is not below a known return. The best ones of known return may be taken
+        unless such another action was visited and cannot be worse. If none of all these was
+        visited, every legal action may be taken.
+        """
         sure = jnp.max(jnp.where(legal & self.known, self.low, -jnp.inf), axis=1, keepdims=True)
         likely = self.better(legal) & ((visits == 0) | (qvalues >= sure))
         surpassed = jnp.any(likely & (visits > 0) & (self.low >= sure), axis=1, keepdims=True)

@@ -366,8 +366,9 @@ def highest(scores: PerAction) -> Ints:
 class AbstractBackup(eqx.Module):
     """Turns a node's statistics into its value, on the way up.
 
-    The Q-value of the edge above becomes `reward + discount * value`, so values
-    propagate whatever the rule; only the outcome of the simulation is passed on unchanged.
+    The Q-value of the edge above becomes `reward + discount * value`, so values propagate whatever
+    the rule. The outcome of the simulation is passed on unchanged, but by chance nodes of
+    `outcomes="weighted"`, which pass on their value.
     """
 
     @abc.abstractmethod

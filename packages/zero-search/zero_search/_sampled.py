@@ -111,7 +111,7 @@ class SampledSearch(AbstractPlanner[AbstractModel, SearchCarry]):
     MuZero. The plan's `candidates` are the actions drawn at the root, and `weights` are those that
     `planner` gives them; of equal ones the first has all. A world that is random is searched for
     the outcomes that were drawn when an action was expanded, as with
-    `TreeSearch(outcomes="frozen")`.
+    `TreeSearch(outcomes="frozen")`, unless `planner` has `outcomes="drawn"`.
 
     **Arguments:**
 

@@ -218,13 +218,12 @@ class Rules(eqx.Module):
         outcome = self.outcomes.choose(_columns(node, self.outcomes.num_outcomes), chance)
         return jnp.where(chance > 0, outcome, action)
 
-    def told(self, chance: Floats | None, outcome: Floats, value: Floats) -> Floats:
-        """What the node above is told of a simulation whose return is `outcome` at nodes that are
-        now worth `value`. Where each outcome is visited once, however likely, a chance node tells
-        its value: the mean of its outcomes would count the rare ones as much as the others."""
-        if chance is None or self.outcomes is None or self.outcomes.rule != "weighted":
+    def passed_on(self, chance: Floats | None, outcome: Floats, value: Floats) -> Floats:
+        """What nodes whose value is now `value` pass on of a simulation that returned `outcome`
+        there."""
+        if chance is None or self.outcomes is None:
             return outcome
-        return jnp.where(chance > 0, value, outcome)
+        return jnp.where(chance > 0, self.outcomes.passed_on(outcome, value), outcome)
 
     def value(self, node: NodeStatistics, chance: Floats | None, outcome: Floats) -> Floats:
         """The new values of nodes after a simulation whose return from there is `outcome`."""

@@ -263,7 +263,7 @@ def ascend(
             value = jnp.clip(value, *limits)
         value = jnp.where(leaf_real, value, old)
         found = jnp.stack([value, *told], axis=-1)
-        outcome = fixed.rules.told(chance, outcome, value)
+        outcome = fixed.rules.passed_on(chance, outcome, value)
         return found, Up(outcome, value, count, node[:, REWARD], node[:, DISCOUNT], *limits)
 
     def body(carry):

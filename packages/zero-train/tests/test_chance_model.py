@@ -6,8 +6,16 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
 
-from zero_envs import AbstractDiscreteEnvironment, Game2048, Observation, PgxEnvironment, Transition
+from zero_envs import (
+    AbstractDiscreteEnvironment,
+    AbstractHiddenEnvironment,
+    Game2048,
+    Observation,
+    PgxEnvironment,
+    Transition,
+)
 from zero_search import PUCT, TreeSearch
 from zero_train import EnvironmentModel, evaluate, PlanningActor, RandomActor
 
@@ -37,11 +45,18 @@ def twice(keys):
     return ours, theirs, prediction, jax.vmap(ENV.observe)(after)
 
 
-class Coin(AbstractDiscreteEnvironment):
+class Coin(AbstractHiddenEnvironment):
     """Action 0 pays 1 or -1 by chance and action 1 pays 0.3. It does not say that it draws."""
 
-    num_actions: int = 2
     hidden: bool = False
+    num_actions: int = 2
+    num_signals: int = 1
+
+    def resample(self, state, *, key):
+        return state
+
+    def signal(self, state, action, next_state):
+        return jnp.int32(0)
 
     def init(self, *, key):
         return jnp.zeros((), jnp.int32)
@@ -55,16 +70,49 @@ class Coin(AbstractDiscreteEnvironment):
         return Observation(jnp.zeros(1), jnp.ones(2, bool))
 
 
-def test_a_world_that_draws_and_does_not_say_so_is_searched_as_one():
-    model, planner = (
-        EnvironmentModel(Coin(), lambda obs: (jnp.zeros(2), jnp.zeros(()))),
-        TreeSearch(64),
-    )
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_world_that_draws_and_does_not_say_so_is_searched_as_one(hidden):
+    model, planner = EnvironmentModel(Coin(hidden), _nothing), TreeSearch(64)
     assert model.random
     state = jnp.zeros(64, jnp.int32)
     run = lambda key: planner.plan(model, state, planner.init(model, state), key=key)[0]
     plan = jax.jit(run)(jr.split(jr.key(0), 64))
     assert np.mean(plan.action == 0) < 0.2
+
+
+def _nothing(obs):
+    return jnp.zeros(2), jnp.zeros(())
+
+
+class Loaded(AbstractDiscreteEnvironment):
+    """Its `init` cannot be traced. It may say whether it draws."""
+
+    num_actions: int = 2
+    hidden: bool = False
+
+    def init(self, *, key):
+        return jnp.int32(int(jr.randint(key, (), 0, 3)))
+
+    def step(self, state, action, *, key):
+        return Coin().step(state, action, key=key)
+
+    def observe(self, state):
+        return Coin().observe(state)
+
+
+def test_where_nothing_can_be_traced_the_environment_has_to_say_so():
+    with pytest.raises(ValueError, match="^Loaded: `init` cannot be traced.*attribute `random`"):
+        _ = EnvironmentModel(Loaded(), _nothing).random
+
+
+def test_what_knows_its_odds_is_not_traced(monkeypatch):
+    monkeypatch.setattr("zero_train._model.draws", None)
+    assert MODEL.num_outcomes and not MODEL.random
+
+
+def test_gamma_may_be_traced(unhooked):
+    build = lambda gamma: EnvironmentModel(Coin(), _nothing, gamma).gamma
+    assert jax.eval_shape(build, jnp.float32(0.9)).shape == ()
 
 
 def test_the_model_is_the_environment():

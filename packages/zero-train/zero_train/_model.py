@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from zero_envs import (
@@ -194,8 +195,7 @@ class EnvironmentModel(
     @property
     def random(self) -> bool:
         """Whether `step` draws something of which no odds are known."""
-        said = getattr(self.env, "random", False) if self.env.hidden else draws(self.env)
-        return self._chance is None and said
+        return self._chance is None and draws(self.env)
 
     def root(self, state: State, obs: Observation | None, *, key: Keys) -> State:
         if isinstance(self.env, AbstractHiddenEnvironment):
@@ -273,6 +273,8 @@ def discounted(step: tuple[State, Transition], gamma: float) -> Stepped[State]:
 
 def check_gamma(owner: str, gamma: float) -> None:
     """Raises where gamma is no discount factor of a model."""
+    if isinstance(gamma, Tracer):  # nobody knows it yet
+        return
     if not (isinstance(gamma, int | float | np.integer | np.floating | Array) and 0 < gamma <= 1):
         raise ValueError(
             f"{owner}(gamma={gamma!r}) must be above 0 and at most 1; a discount of 0 means the end"

@@ -73,6 +73,8 @@ class AbstractBoard(abc.ABC):
     - `chance`: whether the seed decides what happens in a game.
     - `solve`: maps a game to what each legal move scores if both sides play perfectly from then on,
         as the player to move sees it, or to `None` where that cannot be told at once.
+    - `worth`: maps such scores, and the game's `max_value`, to what they pay; by default a win pays
+        `max_value`.
     - `unsolved`: why `solve` is not there, in a line for who begins a game.
     """
 
@@ -83,6 +85,7 @@ class AbstractBoard(abc.ABC):
     page: "Page | None" = None
     chance: bool = False
     solve: "Callable[[Game], Mapping[int, int] | None] | None" = None
+    worth: Callable[[Any, float], Any] = staticmethod(lambda scores, most: most * np.sign(scores))
     unsolved: str | None = None
 
     @abc.abstractmethod
@@ -278,7 +281,7 @@ class Game:
         visits, weights, results = np.zeros((3, *self._episode.obs.legal.shape), np.float32)
         best = scores == scores.max()
         visits[:, moves], weights[:, moves] = 1.0, best / best.sum()
-        results[:, moves] = self.max_value * np.sign(scores)
+        results[:, moves] = self.board.worth(scores, self.max_value)
         action = np.asarray([moves[int(np.argmax(best))]], np.int32)
         return only(
             Plan.over_actions(
@@ -316,10 +319,14 @@ class Game:
         solve = self.board.solve
         return None if self.over or solve is None else solve(self)
 
+    @property
+    def pays_points(self) -> bool:
+        """Whether a win may pay more than another, so that values are no chances to win."""
+        return self.max_value != 1
+
     def told(self, value: float) -> str:
-        """A value as it is told in a game of two: the chance to win or, where a win may pay more
-        than another, the expected result."""
-        return f"{(1 + value) / 2:.0%}" if self.max_value == 1 else f"{value:+z.2f}"
+        """A value as it is told in a game of two: the chance to win or the expected result."""
+        return f"{value:+z.2f}" if self.pays_points else f"{(1 + value) / 2:.0%}"
 
     def line(self) -> list[str]:
         """The names of the plan's move and of the principal variation after it."""

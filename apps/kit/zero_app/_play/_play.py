@@ -304,7 +304,7 @@ class Session:
                 )
         self._console.print(table)
         self._say(f"Expected: {' '.join(game.line())}")
-        what = "wins with a chance of" if game.max_value == 1 else "expects a result of"
+        what = "expects a result of" if game.pays_points else "wins with a chance of"
         self._say(f"{game.mover} {what} {game.told(float(game.plan.value))}.")
         if scores := game.scores:
             best = sorted(scores, key=scores.__getitem__, reverse=True)[:_HINTS]
@@ -319,14 +319,14 @@ class Session:
         values = [sign(g) * float(g.plan.value) for g in games if not g.over]
         if self.game.over:
             values.append(float(self.game.total))
-        most, table = self.game.max_value, self._table("The game so far")
-        side = f"{self.game.board.sides[0]} {'wins' if most == 1 else 'expects'}"
+        points, table = self.game.pays_points, self._table("The game so far")
+        side = f"{self.game.board.sides[0]} {'expects' if points else 'wins'}"
         for column in ("", "move", side, ""):
             table.add_column(column, justify="left" if column == "move" else "right")
         for ply, (before, after) in enumerate(zip(values, values[1:], strict=False)):
             loss = (before - after) * sign(games[ply])
-            lost = f"{loss / 2:.0%}" if most == 1 else f"{loss:.2f}"
-            note = f"a blunder: {lost} lost" if loss >= 2 * most * _BLUNDER else ""
+            lost = f"{loss:.2f}" if points else f"{loss / 2:.0%}"
+            note = f"a blunder: {lost} lost" if loss / 2 >= _BLUNDER * self.game.max_value else ""
             table.add_row(f"{ply + 1}.", self.game.moves[ply], self.game.told(after), note)
         self._console.print(table)
 

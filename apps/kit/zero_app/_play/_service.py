@@ -228,6 +228,7 @@ class Service:
             "legal": {game.name(a).lower(): self._cells(game, a) for a in game.legal},
             "over": game.over,
             "winner": None if not game.over or drawn else 0 if won else 1,
+            "total": game.total,
             "result": self.page.board.result(game) if game.over else None,
             "compiled": question.simulations in self._compiled,
             "thought": thought,

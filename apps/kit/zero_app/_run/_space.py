@@ -5,7 +5,6 @@ import difflib
 import importlib.util
 import itertools
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, get_args, get_type_hints, Literal
 
@@ -21,6 +20,8 @@ _MISSING = (
     "a sweep needs the package optuna; begin the command with `uv run --extra sweep` or install it "
     "with `pip install optuna`."
 )
+#: As many combinations of other flags are looked at to find one that a value fits to.
+_MOST_TRIED = 1000
 _FORMS = "give NAME=LOW:HIGH, NAME=log:LOW:HIGH or NAME=A,B,C with the name of a flag of training"
 
 
@@ -64,6 +65,7 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
 
     names = [field.name for field in dataclasses.fields(config)]
     hints, space = get_type_hints(type(config)), dict[str, Any]()
+    given = dict[str, list[Any]]()  # the values of each flag, of a range its ends
     unused, swept = config.unused(), {swept_field(said) for said in over}
     for said in over:
         _, equals, spec = said.partition("=")
@@ -86,8 +88,7 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
         kind = {float: FloatDistribution, int: IntDistribution}.get(hint)
         is_range = ":" in spec and kind is not None
         words = spec.removeprefix("log:").split(":") if is_range else spec.split(",")
-        others = swept - {name}
-        values = [_value(config, name, hint, word, refused, others) for word in words]
+        values = given[name] = [_value(hint, word, refused) for word in words]
         if kind is None or not is_range:
             space[name] = CategoricalDistribution(values)
             continue
@@ -99,6 +100,10 @@ def space_of(config: AbstractConfig, over: Sequence[str], sampler: str) -> dict[
         if log and not values[0] > 0:
             raise UsageError(f"{refused}; a range of logarithms begins above 0.")
         space[name] = kind(*values, log=log)
+    for said, (name, values) in zip(over, given.items(), strict=True):
+        others = {other: given[other] for other in given if other != name}
+        for value in values:
+            _check_fits(config, {name: value}, others, f"--over {said} was given")
     return space
 
 
@@ -113,23 +118,28 @@ def grid_of(space: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(space, point, strict=True)) for point in points]
 
 
-def _value(
-    config: AbstractConfig, name: str, hint: Any, word: str, refused: str, others: set[str]
-) -> Any:
-    """A value of a flag, which a configuration can have, perhaps with other values of `others`."""
-    value: Any = word
+def _value(hint: Any, word: str, refused: str) -> Any:
+    """A value of a flag."""
     try:
         if hint is bool:
-            value = {"true": True, "false": False}[word.lower()]
-        else:
-            value = hint(word) if hint in (int, float) else word
-        dataclasses.replace(config, **{name: value})
-    except (ValueError, KeyError, TypeError) as e:
+            return {"true": True, "false": False}[word.lower()]
+        return hint(word) if hint in (int, float) else word
+    except (ValueError, KeyError) as e:
         kinds = {int: "a whole number", float: "a number", bool: "true or false"}
-        is_ours = isinstance(e, UsageError)
-        if is_ours and any(re.search(rf"{flag(x)}(?![\w-])", str(e)) for x in others):
-            return value  # it may fit to some of their values; a trial that is refused says so
-        raise UsageError(
-            f"{refused}: {e}" if is_ours else f"{refused}; {word} is not {kinds.get(hint, hint)}."
-        ) from e
-    return value
+        raise UsageError(f"{refused}; {word} is not {kinds[hint]}.") from e
+
+
+def _check_fits(
+    config: AbstractConfig, value: dict[str, Any], others: Mapping[str, list[Any]], refused: str
+) -> None:
+    """Raises where a configuration cannot have a value, neither as the other flags are nor with any
+    of the values that they are swept over."""
+    every = (dict(zip(others, x, strict=True)) for x in itertools.product(*others.values()))
+    first: UsageError | None = None
+    for rest in itertools.islice(itertools.chain([{}], every), _MOST_TRIED):
+        try:
+            dataclasses.replace(config, **value, **rest)
+            return
+        except UsageError as e:
+            first = first or e
+    raise UsageError(f"{refused}: {first}") from first

@@ -10,7 +10,7 @@ export const chance = (about, value) => (value - about.min_value) / (about.max_v
 
 /** What is told of a value: a chance to win or, where a win may pay more than another, what is expected. */
 export const outlook = (about) => (about.points ? "expected result" : "winning chance");
-export const told = (about, value) => (about.points ? `${value < 0 ? "\u2212" : "+"}${Math.abs(value).toFixed(2)}` : percent(chance(about, value)));
+export const told = (about, value) => (about.points ? `${value < -0.005 ? "\u2212" : "+"}${Math.abs(value).toFixed(2)}` : percent(chance(about, value)));
 
 /** The cells of a board, with the names of its columns and rows. */
 export function buildCells(board, about) {

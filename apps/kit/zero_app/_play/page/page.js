@@ -66,6 +66,7 @@ function start(list = [], terms = { seed: 0 }) {
 
 /** The winning chance of who moved first, as the player of the chosen strength thinks. */
 function chanceOf(ply) {
+  if (ply.over && about.points) return chance(about, ply.total);
   if (ply.over) return ply.winner === null ? 0.5 : 1 - ply.winner;
   const value = thoughtOf(ply)?.value ?? null;
   if (value === null) return undefined;
@@ -289,7 +290,7 @@ function build() {
   $("text-note").textContent = about.notation
     ? `This game in ${about.notation}. Keep the text, or put another here, in ${about.notation} or as moves, and load it.`
     : "The moves of this game. Keep the line, or put another here and load it.";
-  const columnsOf = about.alone ? ["Cell", "Mine", "Visits", "Wins"] : ["Move", "Visits", "Share", "Wins", "Network"];
+  const columnsOf = about.alone ? ["Cell", "Mine", "Visits", "Wins"] : ["Move", "Visits", "Share", about.points ? "Result" : "Wins", "Network"];
   $("columns").replaceChildren(...columnsOf.map((name) => make("th", name)));
   const keys = about.style === "mines" ? "arrow keys move, Enter opens, f puts a flag" : "arrow keys move, Enter plays";
   board.setAttribute("aria-label", `Board: ${keys}`);
