@@ -21,7 +21,7 @@ def item(start: str) -> set[str]:
 
 def test_the_environments_that_nobody_plays():
     known = known_environments()
-    idle = {name for name, facts in known.items() if not agents_of(facts)} - {*OWN_APPS}
+    idle = {name for name, facts in known.items() if not agents_of(name, facts)} - {*OWN_APPS}
     assert idle == {name for name in item("Planning in a world with a hidden state") if "/" in name}
     short = {name.partition("/")[2] for name in known}
     refused = item("Three or more players")
