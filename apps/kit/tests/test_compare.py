@@ -12,6 +12,7 @@ from zero_app import App, StoredRun, UsageError
 from zero_app._run._compare import _compared, _Figure, Compare, last_figures
 from zero_app._run._disk import write_whole
 from zero_app._run._groups import differences
+from zero_app._run._measures import LOST, WON
 
 
 _APP = App("any", "Any.", {}, lambda config: pytest.fail())
@@ -158,3 +159,14 @@ def test_refusals(two, names, message):
         runs = tuple(f"{folder}/{name.format(folder.name)}" for name in names)
         Compare(runs, out=folder / "page.html")(_APP)
     assert not (folder / "page.html").exists()
+
+
+@pytest.mark.parametrize("measure", [WON, LOST])
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_of_games_that_all_ended_alike_has_an_interval(measure, share):
+    row = {"rollouts": 40, measure.name: share}
+    assert 0.01 < measure.error_of(row) < 0.05 and all(measure.bars(row))
+    assert not measure.shown(row).endswith("± 0")
+    # Of many games it is that of all estimates.
+    many = {"rollouts": 10**6, measure.name: 0.25}
+    assert measure.error_of(many) == pytest.approx((0.25 * 0.75 / 1e6) ** 0.5, rel=1e-4)

@@ -4,12 +4,22 @@ import sys
 import threading
 import time
 import types
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
 from tensorboardX.proto import event_pb2
 
-from zero_app import BackgroundSink, MlflowSink, RunError, TensorBoardSink, UsageError, WandbSink
+from zero_app import (
+    BackgroundSink,
+    MlflowSink,
+    Options,
+    RunError,
+    TensorBoardSink,
+    UsageError,
+    WandbSink,
+)
+from zero_app._run._sinks import logging_to_sinks
 
 
 _Event = event_pb2.__dict__["Event"]  # made at import; type checkers do not see it
@@ -43,6 +53,15 @@ def test_a_resumed_run_purges_what_it_writes_again(tmp_path):
     TensorBoardSink(tmp_path, resumed_at=20).close()
     starts = [e for e in _events(tmp_path) if e.HasField("session_log")]
     assert [e.step for e in starts] == [21]
+
+
+@pytest.mark.parametrize("resume, done, told", [(True, 0, [1]), (True, 7, [8]), (False, 0, [])])
+def test_a_run_that_is_resumed_from_its_beginning_purges_too(tmp_path, resume, done, told):
+    folder: Any = types.SimpleNamespace(path=tmp_path, config={})
+    with logging_to_sinks(folder, done, "nim", Options(out=tmp_path, resume=resume)):
+        pass
+    starts = [e for e in _events(tmp_path) if e.HasField("session_log")]
+    assert [e.step for e in starts] == told
 
 
 def test_a_log_that_has_grown_goes_on_in_another_file(tmp_path, monkeypatch):

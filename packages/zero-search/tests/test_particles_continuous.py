@@ -1,11 +1,14 @@
 """Particle search on continuous actions, and what exploration noise does to it."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy.stats import norm
+from scipy import special
 
 from zero_search import AbstractPriorModel, AbstractProposalModel, GaussianNoise, ParticleSearch
 
@@ -128,6 +131,22 @@ def test_corrected_noise_leaves_the_policy_as_it_was():
         assert abs(rows.mean() - mean) < 4 * rows.std() / np.sqrt(400) + 0.004
     drawn = actions.mean(axis=1)
     assert abs(drawn.mean() - 1 / 3) > 20 * drawn.std() / np.sqrt(400)
+
+
+def test_a_plan_tells_how_much_likelier_candidates_are_than_they_were_to_be_drawn():
+    """So the weights of a search of one step are those of the policy improved by their advantages,
+    with that prior: what a temperature is learned from."""
+    state, noise = np.full((8, 1), 0.4, np.float32), GaussianNoise(0.7)
+    planner = ParticleSearch(50, 1, 0.3, resample_every=None, noise=noise)
+    plan = plans(planner, Walk(), state)
+    tilted = special.softmax(plan.extra + plan.advantages / 0.3, axis=1)
+    np.testing.assert_allclose(plan.weights, tilted, rtol=1e-4, atol=1e-6)
+    assert plan.extra.std() > 0.3
+    for other in (
+        dataclasses.replace(planner, noise=None),
+        dataclasses.replace(planner, correct=False),
+    ):
+        assert plans(other, Walk(), state).extra is None
 
 
 def test_corrected_noise_on_discrete_actions():

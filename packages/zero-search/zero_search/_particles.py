@@ -268,7 +268,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         root = judge(model, state, predict_key)
         keys = _Keys(numbered(particle_key, self.num_particles), resample_key)
         cloud = varying(self._start(states, root, noise_key, keys), key)
-        candidates = cloud.particles.action
+        candidates, ratio = cloud.particles.action, cloud.particles.log_ratio
         steps = jnp.arange(1, self.depth + 1, dtype=jnp.int32)
         cloud, stats = jax.lax.scan(lambda c, i: self._step(model, keys, c, i), cloud, steps)
         weights = cloud.particles.weights(self.temperature)
@@ -290,6 +290,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
                 "invalid": cloud.invalid,
                 "improvement": jnp.sum(weights * cloud.advantages, axis=1),
             },
+            extra=ratio if self.noise is not None and self.correct else None,
         )
         if not isinstance(cloud.invalid, Tracer):
             plan.check()

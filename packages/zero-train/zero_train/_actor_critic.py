@@ -178,11 +178,12 @@ def improvement(
     *,
     total: Float[Array, ""],
     weights: Float[Array, "rows actions"] | None = None,
+    log_prior: Float[Array, "rows actions"] | None = None,
 ) -> tuple[Float[Array, ""], Metrics]:
     """The mean loss of the trust region over the rows that count, `total` together, and the means
     of its metrics."""
-    given = mask_rows(counts, (actions, values, weights))
-    each = lambda p, t, a, v, w: region.loss(p, t, a, v, duals, weights=w)
+    given = mask_rows(counts, (actions, values, weights, log_prior))
+    each = lambda p, t, a, v, w, q: region.loss(p, t, a, v, duals, weights=w, log_prior=q)
     loss, metrics = eqx.filter_vmap(each)(policy, target, *given)
     mean = ft.partial(masked_mean, weights=counts, total=total)
     return mean(loss), {name: mean(x) for name, x in metrics.items()}

@@ -16,6 +16,7 @@ from zero_search import AbstractModel, ParticleSearch, Plan
 from ._actor_critic import AbstractActorCritic, ActorCriticState, improvement, regression
 from ._actors import PlanningActor
 from ._agent import Experience, Metrics
+from ._arrays import log_softmax
 from ._checks import check_kind
 from ._learning import bind, loss_weights
 from ._policies import ActorCriticEvaluator, normalised, policies, Statistics
@@ -33,12 +34,15 @@ class ParticleRecord(eqx.Module):
         a legal action.
     - `advantages`: of the first actions under the policy that they were drawn from.
     - `stats`: those of [`zero_search.ParticleSearch`][].
+    - `log_ratio`: how likely each is under the policy, over how likely it was to be drawn, as a
+        logarithm; `None` where they were drawn from the policy.
     """
 
     candidates: PyTree[Array]
     weights: Float[Array, "*axes particles"]
     advantages: Float[Array, "*axes particles"]
     stats: dict[str, Array]
+    log_ratio: Float[Array, "*axes particles"] | None = None
 
 
 class SPO(AbstractActorCritic):
@@ -126,6 +130,7 @@ class SPO(AbstractActorCritic):
             counts,
             total=total,
             weights=record.weights,
+            log_prior=None if record.log_ratio is None else log_softmax(record.log_ratio),
         )
         loss = policy_loss + critic_loss
         return loss, {"loss": loss, **metrics, **critic_metrics}
@@ -149,4 +154,5 @@ class SPO(AbstractActorCritic):
 
 
 def _record(plan: Plan) -> ParticleRecord:
-    return ParticleRecord(plan.candidates, plan.weights, plan.advantages, plan.stats)
+    own = plan.candidates, plan.weights, plan.advantages, plan.stats, plan.extra
+    return ParticleRecord(*own)

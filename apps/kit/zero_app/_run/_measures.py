@@ -55,8 +55,12 @@ class Measure:
             return (high - low) / (2 * half_width(1.0))
         if self.error is not None and row.get(self.error) is not None:
             return row[self.error]
-        spread = row[self.name] * (1 - row[self.name])
-        return math.sqrt(max(0.0, spread) / count_of(row)) if self.share else math.nan
+        if not self.share:
+            return math.nan
+        # By Laplace's rule of succession, so that it is not 0 if a few games all end alike.
+        count = count_of(row)
+        share = (row[self.name] * count + 1) / (count + 2)
+        return math.sqrt(share * (1 - share) / count)
 
     def bars(self, row: Mapping[str, Any]) -> tuple[float, float]:
         """The lengths of error bars below and above: to the ends of the 95 % interval."""

@@ -238,7 +238,7 @@ def logging_to_sinks(
     """
     sinks: list[Sink] = []
     if is_writer():
-        sinks.append(TensorBoardSink(folder.path, resumed_at=done or None))
+        sinks.append(TensorBoardSink(folder.path, resumed_at=done if options.resume else None))
         for asked, called, kind in (
             (options.wandb, "Weights & Biases", WandbSink),
             (options.mlflow, "MLflow", MlflowSink),

@@ -211,6 +211,7 @@ def mpo_loss(
     epsilon: float,
     epsilon_policy: float,
     weights: Float[Array, " actions"] | None = None,
+    log_prior: Float[Array, " actions"] | None = None,
 ) -> Losses:
     """The loss of one state over sampled actions, with one bound on the policy (MPO, Abdolmaleki
     et al. 2018, https://arxiv.org/abs/1806.06920; discrete SPO, Macfarlane et al. 2024,
@@ -230,6 +231,8 @@ def mpo_loss(
         on the policy.
     - `weights`: the weights of the actions in a search (SPO); `None` for the
         [`zero_train.losses.nonparametric_policy`][] of `values` (MPO).
+    - `log_prior`: as there, where the actions were drawn from another policy than the one to
+        improve, such as a noisy one.
 
     **Returns:** the loss and its metrics: those of [`zero_train.losses.temperature_loss`][],
     `policy_loss`, `kl_loss` (the penalty), `alpha_loss`, `temperature_loss`, `alpha` (the mean
@@ -238,10 +241,11 @@ def mpo_loss(
     check_kind("mpo_loss", Policy, "a distribution of actions", policy=policy, target=target)
     target = fixed(target)
     if weights is None:
-        weights = jnp.exp(nonparametric_policy(values, temperature))
+        weights = jnp.exp(nonparametric_policy(values, temperature, log_prior=log_prior))
     policy_loss = weighted_policy_loss(jax.vmap(policy.log_prob)(actions), weights)
     losses, metrics = constrain(target.kl(policy), alpha, epsilon_policy)
-    temperature_term, estep = temperature_loss(values, temperature, epsilon)
+    given = values, temperature, epsilon
+    temperature_term, estep = temperature_loss(*given, log_prior=log_prior)
     return policy_loss + losses + temperature_term, {
         "policy_loss": policy_loss,
         "temperature_loss": temperature_term,
@@ -264,6 +268,7 @@ def mpo_decoupled_loss(
     epsilon_mean: float,
     epsilon_stddev: float,
     weights: Float[Array, " actions"] | None = None,
+    log_prior: Float[Array, " actions"] | None = None,
 ) -> Losses:
     """[`zero_train.losses.mpo_loss`][] for Gaussian policies. The mean is fitted with the target's
     deviation and the deviation with the target's mean, each within its own bound, which prevents
@@ -283,8 +288,8 @@ def mpo_decoupled_loss(
         )
     target = fixed(target)
     if weights is None:
-        weights = jnp.exp(nonparametric_policy(values, temperature))
-    loss, metrics = temperature_loss(values, temperature, epsilon)
+        weights = jnp.exp(nonparametric_policy(values, temperature, log_prior=log_prior))
+    loss, metrics = temperature_loss(values, temperature, epsilon, log_prior=log_prior)
     metrics = {**metrics, "temperature_loss": loss}
     mean_policy, stddev_policy = policy.decouple(target)
     for part, suffix, alpha, bound in (

@@ -32,6 +32,7 @@ class AbstractTrustRegion(eqx.Module):
         duals: dict[str, Dual],
         *,
         weights: Float[Array, " actions"] | None = None,
+        log_prior: Float[Array, " actions"] | None = None,
     ) -> Losses:
         """The loss of one state and its metrics, as [`zero_train.losses.mpo_loss`][] describes."""
 
@@ -64,9 +65,11 @@ class _AbstractMPORegion(AbstractTrustRegion):
         duals: dict[str, Dual],
         *,
         weights: Float[Array, " actions"] | None = None,
+        log_prior: Float[Array, " actions"] | None = None,
     ) -> Losses:
         given: dict[str, Any] = {**self._bounds(), **duals}
-        return self._loss(policy, target, actions, values, weights=weights, **given)
+        given |= {"weights": weights, "log_prior": log_prior}
+        return self._loss(policy, target, actions, values, **given)
 
     def _bounds(self) -> dict[str, float]:
         return {name: x for name, x in vars(self).items() if name.startswith("epsilon")}
