@@ -56,7 +56,7 @@ def test_a_resumed_run_purges_what_it_writes_again(tmp_path):
 
 
 @pytest.mark.parametrize("resume, done, told", [(True, 0, [1]), (True, 7, [8]), (False, 0, [])])
-def test_a_run_that_is_resumed_from_its_beginning_purges_too(tmp_path, resume, done, told):
+def test_a_run_resumed_from_its_beginning_purges_too(tmp_path, unhooked, resume, done, told):
     folder: Any = types.SimpleNamespace(path=tmp_path, config={})
     with logging_to_sinks(folder, done, "nim", Options(out=tmp_path, resume=resume)):
         pass
