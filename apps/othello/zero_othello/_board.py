@@ -63,8 +63,6 @@ class Board(AbstractBoard):
     example = "d3"
     about = "play on that square (column A-H, row 1-8 from the top)"
     record: Sgf = Sgf(SIZE, 2, _margin)
-    # A win by all 64 discs pays the most, see `zero_envs.Othello`.
-    worth = staticmethod(lambda scores, most: np.sign(scores) + (most - 1) / 64 * scores)
 
     def __init__(self):
         if find_spec("numba") is None:
@@ -74,6 +72,8 @@ class Board(AbstractBoard):
             )
         else:
             self.solve = solve
+        # A win by all 64 discs pays the most, see `zero_envs.Othello`.
+        self.worth = lambda scores, most: np.sign(scores) + (most - 1) / 64 * scores
         self.page = Page("Othello", self, shape=(SIZE, SIZE))
 
     def name(self, action: int, first: bool = True) -> str:

@@ -73,8 +73,8 @@ class AbstractBoard(abc.ABC):
     - `chance`: whether the seed decides what happens in a game.
     - `solve`: maps a game to what each legal move scores if both sides play perfectly from then on,
         as the player to move sees it, or to `None` where that cannot be told at once.
-    - `worth`: maps such scores, and the game's `max_value`, to what they pay; by default a win pays
-        `max_value`.
+    - `worth`: maps such scores, and the game's `max_value`, to what they pay; with `None` every win
+        pays `max_value`.
     - `unsolved`: why `solve` is not there, in a line for who begins a game.
     """
 
@@ -85,7 +85,7 @@ class AbstractBoard(abc.ABC):
     page: "Page | None" = None
     chance: bool = False
     solve: "Callable[[Game], Mapping[int, int] | None] | None" = None
-    worth: Callable[[Any, float], Any] = staticmethod(lambda scores, most: most * np.sign(scores))
+    worth: "Callable[[Any, float], Any] | None" = None
     unsolved: str | None = None
 
     @abc.abstractmethod
@@ -281,7 +281,8 @@ class Game:
         visits, weights, results = np.zeros((3, *self._episode.obs.legal.shape), np.float32)
         best = scores == scores.max()
         visits[:, moves], weights[:, moves] = 1.0, best / best.sum()
-        results[:, moves] = self.board.worth(scores, self.max_value)
+        most, worth = self.max_value, self.board.worth
+        results[:, moves] = most * np.sign(scores) if worth is None else worth(scores, most)
         action = np.asarray([moves[int(np.argmax(best))]], np.int32)
         return only(
             Plan.over_actions(
