@@ -116,12 +116,20 @@ def test_risk_is_a_discount_and_chance_has_the_numbers(belief):
 def test_what_is_safe_is_opened_and_a_guess_is_not_overrated(belief):
     logits, value = judged(belief, Says())
     legal = np.isfinite(logits)
-    others = [0, 1, 3]
-    assert (legal[others] == HIDDEN[others]).all() and legal[2].nonzero()[0].tolist() == [2]
+    assert (legal[:2] == HIDDEN[:2]).all() and legal[2].nonzero()[0].tolist() == [2]
+    # The two cells below are mines in both layouts.
+    assert HIDDEN[3].nonzero()[0].tolist() == [0, 3, 6, 7]
+    assert legal[3].nonzero()[0].tolist() == [0, 3]
     np.testing.assert_allclose(value, [2 / 3, 2 / 3, 1, 1 / 2], atol=1e-6)
     # Who says less is believed.
     _, value = judged(belief, Says(value=0.2))
     np.testing.assert_allclose(value, 0.2)
+
+
+def test_of_certain_mines_alone_one_has_to_be_opened(belief):
+    doomed = eqx.tree_at(lambda b: b.risk, belief, np.where(HIDDEN, np.float32(1 - 1e-7), 0.0))
+    legal = np.isfinite(judged(doomed, Says())[0])
+    assert (legal == HIDDEN).all()
 
 
 def test_at_the_root_a_sample_proves_nothing(belief):

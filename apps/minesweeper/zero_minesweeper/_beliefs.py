@@ -23,6 +23,8 @@ class MineBelief(eqx.Module):
 PredictedMines = PredictedBelief[MinesweeperState]
 # The last signal is a mine; the others are numbers.
 _MINE = -1
+# A risk of 1 may be a little less once it is rounded.
+_CERTAIN = 1 - 1e-6
 
 
 class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
@@ -32,7 +34,8 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
       outcome, because its value is known to be 0.
     - If some cell is safe, the first safe cell is the only legal action. Opening it has no cost and
       may give information, so no better action is excluded.
-    - If no cell is safe, the value is at most the probability that the safest cell is safe.
+    - If no cell is safe, the value is at most the probability that the safest cell is safe, and
+        cells that are mines for certain are illegal where there are others.
     """
 
     beliefs: BeliefModel
@@ -91,5 +94,8 @@ class MineBeliefs(AbstractChanceModel[MineBelief, PredictedMines]):
         known = sound & jnp.any(legal, axis=1)
         forced = (known & jnp.any(safe, axis=1))[:, None]
         first = safe & (jnp.cumsum(safe, axis=1, dtype=jnp.int32) == 1)
+        # A cell that is a mine for certain loses, and its visits would be learned from.
+        doomed = known[:, None] & (node.risk >= _CERTAIN) & (least < _CERTAIN)[:, None]
+        logits = jnp.where(doomed, -jnp.inf, logits)
         logits = jnp.where(forced, jnp.where(first, 0.0, -jnp.inf), logits)
         return logits, jnp.where(known, jnp.minimum(value, 1.0 - least), value)
