@@ -89,6 +89,13 @@ def test_agents_beside_each_other(minesweeper):
     assert [line.split()[0] for line in out.splitlines()[3:]] == ["tiebreak", "random", "rules"]
 
 
+def test_two_that_lose_all_boards_differ_by_an_error_too(minesweeper):
+    size = ("--rows", 4, "--columns", 4, "--mines", 11, "--max-states", 4096, "--boards", 8)
+    code, out, _ = minesweeper("compare", "--agents", "tiebreak", "random", *size, "--json")
+    row = json.loads(out.splitlines()[-1])
+    assert code == 0 and row["win_rate"] == row["wins_more"] == 0 and row["wins_more_se"] > 0.05
+
+
 @pytest.mark.parametrize("words", [["eval", "--agent", "rules"], ["compare", "--agents", "rules"]])
 def test_risks_that_do_not_fit_are_told(minesweeper, words):
     code, out, err = minesweeper(*words, *SMALL, "--max-states", 1)

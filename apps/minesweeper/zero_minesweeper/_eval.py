@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools as ft
+import math
 import sys
 from json import dumps
 from typing import Annotated, Any
@@ -122,9 +123,11 @@ class Compare(AbstractPlayerCommand):
         for name in sorted(players, key=lambda name: name != "tiebreak"):
             games, row = measure_agent(name, env, players[name], boards=self.boards, seed=self.seed)
             if name == "tiebreak":
-                first = games.wins
+                first = games
             elif first is not None:
-                more, error = mean_and_error(games.wins - first)
+                more, error = mean_and_error(games.wins - first.wins)
+                # Where all boards ended alike, their differences tell of no error.
+                error = error or math.hypot(games.win_error, first.win_error)
                 row |= {"wins_more": more, "wins_more_se": error}
             if name in known:
                 row |= {"known_win_rate": known[name][0], "known_return": known[name][1]}
