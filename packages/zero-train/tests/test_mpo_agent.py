@@ -114,8 +114,9 @@ class Witness(AbstractTrustRegion):
         duals: dict[str, Dual],
         *,
         weights: Float[Array, " actions"] | None = None,
+        log_prior: Float[Array, " actions"] | None = None,
     ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-        assert weights is None
+        assert weights is None and log_prior is None
         number = actions.astype(jnp.float32).reshape(actions.shape[0], -1)
         ratio = values / jnp.sum(number, axis=1)
         return duals["temperature"].value + 0 * jnp.sum(jax.tree.leaves(policy)[0]), {
