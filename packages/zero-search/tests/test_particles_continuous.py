@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy.stats import norm
-from scipy import special
 
 from zero_search import AbstractPriorModel, AbstractProposalModel, GaussianNoise, ParticleSearch
 
@@ -139,7 +138,7 @@ def test_a_plan_tells_how_much_likelier_candidates_are_than_they_were_to_be_draw
     state, noise = np.full((8, 1), 0.4, np.float32), GaussianNoise(0.7)
     planner = ParticleSearch(50, 1, 0.3, resample_every=None, noise=noise)
     plan = plans(planner, Walk(), state)
-    tilted = special.softmax(plan.extra + plan.advantages / 0.3, axis=1)
+    tilted = jax.nn.softmax(plan.extra + plan.advantages / 0.3, axis=1)
     np.testing.assert_allclose(plan.weights, tilted, rtol=1e-4, atol=1e-6)
     assert plan.extra.std() > 0.3
     for other in (

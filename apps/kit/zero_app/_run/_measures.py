@@ -60,7 +60,7 @@ class Measure:
         # By Laplace's rule of succession, so that it is not 0 if a few games all end alike.
         count = count_of(row)
         share = (row[self.name] * count + 1) / (count + 2)
-        return math.sqrt(share * (1 - share) / count)
+        return math.sqrt(max(0.0, share * (1 - share)) / count)  # a damaged log may have any number
 
     def bars(self, row: Mapping[str, Any]) -> tuple[float, float]:
         """The lengths of error bars below and above: to the ends of the 95 % interval."""
