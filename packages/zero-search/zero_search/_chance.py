@@ -32,7 +32,8 @@ def sampled_step(
     model: AbstractChanceModel[Node, PyTree[Array]], node: Node, action: Ints, *, key: Keys
 ) -> Stepped[Node]:
     """The `step` of a chance model: draws an outcome from its probabilities and resolves it. Where
-    these are none, the reward is NaN, which planners replace and count."""
+    the logits are not those of probabilities, the reward is NaN, which planners replace and count.
+    """
     afterstate = model.afterstate(node, action)
     logits = model.outcome_logits(afterstate)
     after, reward, discount, last = model.resolve(afterstate, _drawn_outcome(logits, key))
@@ -355,7 +356,7 @@ def _afterstate_shapes(model: AbstractChanceModel, node: PyTree[Array]) -> PyTre
 
 
 def _unknown(logits: Float[Array, "batch outcomes"], goes_on: Bools) -> Bools:
-    """Which rows are no probabilities. Where nothing follows, there may be no outcome."""
+    """Which rows are not logits of probabilities. After the end of a game all may be `-inf`."""
     impossible = jnp.all(logits == -jnp.inf, axis=1)
     return jnp.any(~(logits < jnp.inf), axis=1) | (impossible & goes_on)
 
