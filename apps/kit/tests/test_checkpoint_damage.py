@@ -181,11 +181,11 @@ def test_what_is_said_about_a_checkpoint_is_kept_with_it(copy):
 
 
 def test_only_what_an_interrupted_save_left_is_removed(copy):
-    names = ".00000008.tmp", ".00000003.old.tmp", ".notes.tmp"
+    names = ".00000008.tmp", ".00000003.old.tmp", "..00000004.tmp.tmp", ".notes.tmp"
     for name in names:
         (copy.directory / name).mkdir()
     copy.save(9, state_of_all_kinds())
-    assert [(copy.directory / name).exists() for name in names] == [False, False, True]
+    assert [(copy.directory / name).exists() for name in names] == [False, False, False, True]
 
 
 def test_a_checkpoint_under_another_step_is_refused(copy):

@@ -71,6 +71,19 @@ def _groups(*given: str):
     return grouped([(one, StoredRun.read(path)) for one in given for path in run_folders(one)])
 
 
+def test_the_runs_of_a_folder_stay_together(two):
+    """Where the other one has fewer seeds of the same configuration."""
+    for name, seeds in (("old", 2), ("new", 4)):
+        for seed in range(seeds):
+            config = {"seed": seed, "rate": 2.0}
+            _run(pathlib.Path(name, f"seed-{seed}"), config, np.ones((len(_STEPS), 2)))
+    groups = _groups("old", "new")
+    assert {name: len(runs) for name, runs in groups.items()} == {"old": 2, "new": 4}
+    # Single runs that are given one by one are of one group.
+    each = [f"new/seed-{i}" for i in range(4)]
+    assert [len(runs) for runs in _groups(*each, "slow").values()] == [4, 3]
+
+
 def _numbers(cell: str) -> list[float]:
     return [float(x) for x in re.findall(r"[-+]?\d+\.?\d*(?:e[-+]\d+)?", cell)]
 

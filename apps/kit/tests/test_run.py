@@ -67,7 +67,7 @@ def test_rewinding_leaves_every_step_once(tmp_path):
 
 def test_a_log_that_lost_a_file_writes_over_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr("zero_app._run._lines.PART", 100)
-    log = JsonLines(tmp_path / "log.jsonl")
+    log = JsonLines(tmp_path / "l[o]g*.jsonl")
     for step in range(1, 21):
         log.log(step, {"loss": 1 / step})
     first = files_of(log.path)[0]

@@ -1,5 +1,6 @@
 """Runs of several seeds, by one command."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -90,6 +91,35 @@ def test_a_stopped_command_goes_on_with_the_seeds_that_are_missing(go, tmp_path,
     assert logs(tmp_path / "seeds" / "seed-7") == ended
     go(tmp_path / "alone", "--seed", "7")
     assert logs(tmp_path / "alone") == ended
+
+
+def test_a_signal_in_the_last_evaluation_of_a_seed_ends_the_command(go, tmp_path, monkeypatch):
+    """Also where it gives up that evaluation, which is then still to come."""
+    evaluating, heard = View.waiting, []
+
+    @contextlib.contextmanager
+    def stopping(view, what, expected):
+        with evaluating(view, what, expected):
+            yield
+        if "evaluating the player" in what and not heard:
+            heard.append(what)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    for seconds, finished in ((20, True), (-1, False)):
+        out = tmp_path / str(seconds)
+        heard.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr("zero_app._run._train._AFTER_SIGNAL", seconds)
+            patched.setattr(View, "waiting", stopping)
+            if not finished:
+                patched.setattr("zero_app._run._train.ended", lambda future, then: False)
+            go(out, "--seeds", "2", "--evaluate-every=100")
+        (seed,) = out.iterdir()
+        assert (seed / "finished").exists() == bool(read_lines(seed / "evaluations.jsonl"))
+        assert (seed / "finished").exists() == finished
+        go(out, "--seeds", "2", "--evaluate-every=100", "--resume")
+        assert all((seed / "finished").exists() for seed in out.iterdir())
+        assert [x["step"] for x in read_lines(seed / "evaluations.jsonl")] == [2]
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_is(go, built, tmp_path):

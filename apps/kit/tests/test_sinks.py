@@ -267,6 +267,16 @@ def test_a_tracker_that_failed_is_not_waited_for():
     assert time.monotonic() - began < 5
 
 
+def test_a_tracker_that_fails_while_it_is_waited_for_is_not_waited_for_any_more():
+    fails = lambda: (time.sleep(0.3), _offline())
+    sink = BackgroundSink("It", lambda: _Tracker(0, fails), room=1, tell=lambda line: None)
+    began = time.monotonic()
+    for step in range(3):
+        sink.log(step, {})
+    sink.close()
+    assert time.monotonic() - began < 5
+
+
 def test_a_tracker_that_hangs_delays_nothing():
     released, said = threading.Event(), []
     tracker = _Tracker(0, lambda: released.wait(60))

@@ -67,6 +67,12 @@ def test_a_player_is_judged_by_the_scores_of_its_moves():
     assert row["loss_se"] == pytest.approx(np.std([2, 2, 0, 0, 0], ddof=1) / 5**0.5)
 
 
+def test_a_player_without_numbers_is_not_judged():
+    broken = PolicyActor(lambda obs: (jnp.full(3, jnp.nan), jnp.zeros(())))
+    with pytest.raises(ValueError, match="action was NaN or out of the environment's range"):
+        nim_suite().measure(Nim(HEAP), broken, key=jax.random.key(0))
+
+
 def test_the_result_may_be_kept_by_worse_moves():
     suite = nim_suite()
     scores = np.where(suite.scores == 1, [3, 5, 7], suite.scores)

@@ -117,15 +117,15 @@ def test_a_trial_of_several_seeds_is_worth_their_mean(tmp_path):
 
 
 def test_the_time_of_a_sweep_is_that_of_all_seeds_together(tmp_path, monkeypatch):
-    ends, known = [], vars(_sweep)["train"]
+    stops, known = [], vars(_sweep)["train"]
 
-    def train(app, config, options, preset, *, began=None, told):
-        ends.append((began or time.monotonic()) + 60 * options.max_minutes)
-        return known(app, config, options, preset, began=began, told=told)
+    def train(app, config, options, preset, *, stop, told):
+        stops.append(stop)
+        return known(app, config, options, preset, stop=stop, told=told)
 
     monkeypatch.setattr(_sweep, "train", train)
     go(tmp_path / "timed", "--over", "kind=a", "--trials=1", "--seeds", "2", "6", "--minutes=1")
-    assert len(ends) == 2 and ends[0] == pytest.approx(ends[1], abs=1e-3)
+    assert len(stops) == 2 and stops[0] is stops[1] and stops[0]._timer.interval < 60
 
 
 def test_a_grid_has_all_points_that_differ(tmp_path):
@@ -199,6 +199,29 @@ def test_a_stopped_sweep_goes_on_with_its_trial(tmp_path, monkeypatch, capsys):
     assert len(tried) == 4
     assert sorted(x.name for x in out.glob("trial-*")) == [f"trial-{i}" for i in range(4)]
     assert len(read_lines(out / "trial-1" / "starts.jsonl")) == 2
+    complete = [x for x in trials(out) if x.state.name == "COMPLETE"]
+    assert all([*x.intermediate_values] == [1, 2] for x in complete)
+
+
+def test_a_signal_in_the_last_evaluation_of_a_trial_stops_the_sweep(tmp_path, monkeypatch, capsys):
+    """Of a grid that is then asked for with fewer trials, every point is still tried once."""
+    out, evaluation, seen = tmp_path / "stopped", View.evaluation, []
+
+    def stopping(*given):
+        evaluation(*given)
+        seen.append(given)
+        if len(seen) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(View, "evaluation", stopping)
+        go(out, *GRID)
+    assert len(seen) == 2 and "the same command goes on" in capsys.readouterr().out
+    go(out, *GRID[:-1], "--trials=2")
+    assert [x.state.name for x in trials(out)].count("COMPLETE") == 2
+    go(out, *GRID)
+    done = [tuple(x.params.values()) for x in trials(out) if x.state.name == "COMPLETE"]
+    assert sorted(done) == [(0.1, "a"), (0.1, "b"), (0.5, "a"), (0.5, "b")]
 
 
 REFUSED = (

@@ -29,7 +29,7 @@ from ._run._flags import asked
 from ._run._lines import RunError
 from ._run._manifest import CheckpointError
 from ._run._options import folder_of, following, Launch, of_seeds, Options
-from ._run._provenance import check_logs, check_run, CONFIG, finished_steps
+from ._run._provenance import check_logs, check_run, CONFIG
 from ._run._report import Axis
 from ._run._space import space_of, Sweep
 from ._run._stored import stored_config
@@ -259,7 +259,7 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
     app, first, arguments = asked(app, words, prog, "runs", Options)
     config, options, preset = arguments.values, arguments.options, arguments.preset
     # With JAX, which refused flags do without.
-    from ._run._folder import RunFolder
+    from ._run._folder import RunFolder, StopSignal
     from ._run._processes import watched
     from ._run._train import train
 
@@ -275,16 +275,16 @@ def _train(app: App[Any], words: Sequence[str], prog: str) -> None:
             if own.resume and os.path.lexists(own.out / CONFIG):
                 stored_config(app.config, own.out, app.command)
             RunFolder.check(**folder_of(one, own))
-        trained, out = False, options.out
+        out, limit = None, options.max_minutes
+        stop = StopSignal(None if limit is None else 60 * limit + began - time.monotonic())
         for one, own in runs:
-            out = own.out
-            if len(runs) > 1:
-                print(f"seed {one.seed}, in {out}:", flush=True)
-            played = train(app, one, own, preset, began=began) is not None
-            trained = trained or played
-            if not finished_steps(out):
+            if stop.requested:
                 break
-    if trained and zero_train.is_writer():
+            if len(runs) > 1:
+                print(f"seed {one.seed}, in {own.out}:", flush=True)
+            if train(app, one, own, preset, stop=stop) is not None:
+                out = own.out
+    if out is not None and zero_train.is_writer():
         if arguments.seeds:
             every = options.out
             print(f"The runs of the seeds are in {every}: {app.command} compare {every}")

@@ -70,6 +70,12 @@ def test_other_parameters_are_refused():
             best.update(other, 1.0, 1)
 
 
+@pytest.mark.parametrize("step", [2**31, 3_000_000_000, -2])
+def test_steps_beyond_32_bits_are_refused(step):
+    with pytest.raises(ValueError, match=r"step=.*must be from 0 to 2147483647"):
+        BestSoFar.start(params(0.0)).update(params(1.0), 1.0, step)
+
+
 class Walk(eqx.Module):
     """A network of one number: by how much walking right is the more likely, as a logit."""
 

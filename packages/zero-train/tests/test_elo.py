@@ -198,6 +198,11 @@ def test_who_met_only_known_players_is_rated():
     assert ladder.ratings()["uct"] == (300, 0)
 
 
+def test_who_met_a_player_far_from_the_anchor_is_rated():
+    ladder = EloLadder("random", known={"uct": 9000.0}).add_result("new", "uct", 5, 10)
+    assert ladder.ratings()["new"][0] == pytest.approx(9000)
+
+
 @pytest.mark.parametrize(
     "known", [{2: 0.0}, {-1: 0.0}, {1: math.nan}, {"a": 1.0}, {1.0: 3.0}, {1: "3"}, {0: 100.0}]
 )

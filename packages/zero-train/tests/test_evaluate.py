@@ -1,5 +1,6 @@
 """Evaluation: no bias to short episodes, greedy or sampled, solved or not, on any devices."""
 
+import dataclasses
 import re
 from typing import Any
 
@@ -92,6 +93,9 @@ def test_the_solve_rate_is_the_share_of_episodes_that_reach_the_threshold(walks)
     assert walks.summary(solved_at=summary.mean + 0.01).solved == summary.solved
     assert walks.summary(solved_at=1.01).solved == 0
     assert walks.summary(solved_at=0.0).solved == 1
+    tenths = dataclasses.replace(walks, returns=0.9 * walks.returns)  # in float32
+    for threshold in (0.9, np.float64(0.9)):
+        assert tenths.summary(solved_at=threshold).solved == solved / 400
     assert walks.summary().solved is None
 
 

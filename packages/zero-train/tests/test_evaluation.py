@@ -241,6 +241,12 @@ def test_games_that_only_repeat_each_other_count_once():
     np.testing.assert_allclose(score_interval(points), exact, atol=2e-3)
 
 
+def test_the_interval_holds_the_score_where_all_games_end_alike():
+    for n in range(1, 200):
+        assert score_interval(np.ones((n, 2)))[1] == 1
+        assert score_interval(np.zeros((n, 2)))[0] == 0
+
+
 @pytest.mark.parametrize("probability", [0.5, 0.9])
 @pytest.mark.parametrize("tied", [0.0, 0.6], ids=["independent", "correlated"])
 def test_the_interval_covers_the_true_score(probability, tied):

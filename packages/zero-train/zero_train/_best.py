@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment
@@ -59,10 +60,12 @@ class BestSoFar(eqx.Module, Generic[Params]):
         self, params: Params, score: float | Float[Array, ""], step: int | Int[Array, ""]
     ) -> "BestSoFar[Params]":
         """Keeps `params`, of the same structure, shapes and dtypes as before, if their score is at
-        least the best so far. A NaN is never kept."""
+        least the best so far, in float32. A NaN is never kept."""
         for name, x in {"score": score, "step": step}.items():
             if not isinstance(x, int | float | np.number | Array | np.ndarray) or np.ndim(x):
                 raise ValueError(f"BestSoFar.update({name}={x!r}): give one number")
+        if not (isinstance(step, Tracer) or -1 <= step < 2**31):
+            raise ValueError(f"BestSoFar.update(step={step!r}): must be from 0 to {2**31 - 1}")
         if _kind(params) != _kind(self.params):
             raise ValueError(
                 "BestSoFar.update(params) was given another kind of parameters than it keeps; "

@@ -83,6 +83,8 @@ def fit_elo(
     free = ~np.isin(np.arange(len(games)), [*known])
     theta = np.zeros(len(games))
     theta[[*known]] = np.array([*known.values()]) / _SCALE
+    # The others begin at the mean of the known ones that they met: far from it there is no slope.
+    theta[free] = (games @ theta / np.maximum(games @ ~free, 1))[free]
     for _ in range(_MAX_NEWTON_STEPS):
         gradient, information = _derivatives(theta, scores, games)
         step = np.zeros_like(theta)
@@ -108,8 +110,7 @@ def _derivatives(
     theta: np.ndarray, scores: np.ndarray, games: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gradient of the log-likelihood, and the Fisher information (minus its Hessian)."""
-    # tanh does not overflow, unlike 1 / (1 + exp(-x)).
-    expected = 0.5 * (1 + np.tanh((theta[:, None] - theta[None, :]) / 2))
+    expected = np.exp(-np.logaddexp(0.0, theta[None, :] - theta[:, None]))
     gradient = np.sum(scores - games * expected, axis=1)
     weight = games * expected * expected.T
     return gradient, np.diag(weight.sum(axis=1)) - weight

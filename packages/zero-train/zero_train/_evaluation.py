@@ -250,7 +250,7 @@ class Evaluation(eqx.Module):
                 raise ValueError(
                     f"solved_at={solved_at!r} was given; give the return that solves the task"
                 )
-            metrics["solved"] = (returns >= solved_at).astype(np.float64)
+            metrics["solved"] = (returns >= float(solved_at)).astype(np.float64)
         return metrics
 
 
@@ -458,4 +458,5 @@ def score_interval(
     shrink = 1 + z**2 / count
     middle = (mean + z**2 / (2 * count)) / shrink
     half = z / shrink * math.sqrt(mean * (1 - mean) / count + z**2 / (4 * count**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # Where all points are equal, rounding may put the mean outside.
+    return max(0.0, min(mean, middle - half)), min(1.0, max(mean, middle + half))

@@ -119,7 +119,7 @@ class Checkpoints:
             if zero_train.is_writer():
                 self.directory.mkdir(parents=True, exist_ok=True)
                 for path in children(self.directory):
-                    if re.fullmatch(r"\.[0-9]{8,}(\.old)?\.tmp", path.name):
+                    if re.fullmatch(r"\.+[0-9]{8,}(\.old)?(\.tmp)+", path.name):
                         remove(path)  # what an interrupted save left
                 temporary.mkdir()
             zero_train.together("Checkpoints.begin")

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import signal
 import threading
+import time
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FrameType
@@ -295,7 +296,7 @@ class RunFolder:
 
 class StopSignal:
     """Turns SIGTERM, SIGINT and the end of a time into a request to stop, in a `with` statement of
-    the main thread.
+    the main thread, or in several, one after the other.
 
     ```python
     with StopSignal() as stop:
@@ -315,13 +316,11 @@ class StopSignal:
     """
 
     def __init__(self, seconds: float | None = None):
-        """`seconds` is the time after which to stop, from the beginning of the block; by default
-        there is none."""
+        """`seconds` is the time after which to stop, from now on; by default there is none."""
         self.requested = self.over = False
         self.name: str | None = None
-        self._timer = None
-        if seconds is not None:
-            self._timer = threading.Timer(min(max(0, seconds), threading.TIMEOUT_MAX), self._end)
+        self._ends = None if seconds is None else time.monotonic() + seconds
+        self._timer: threading.Timer | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignal":
@@ -329,7 +328,9 @@ class StopSignal:
         heard = [signal.SIGINT] if jax.process_count() > 1 else [signal.SIGTERM, signal.SIGINT]
         for number in heard:
             self._before[number] = signal.signal(number, self._hear)
-        if self._timer is not None:
+        if self._ends is not None:
+            left = min(max(0, self._ends - time.monotonic()), threading.TIMEOUT_MAX)
+            self._timer = threading.Timer(left, self._end)
             self._timer.daemon = True
             self._timer.start()
         return self

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -43,8 +44,9 @@ def run_folders(given: str) -> list[pathlib.Path]:
 
 def grouped(runs: Sequence[tuple[str, StoredRun]]) -> dict[str, list[StoredRun]]:
     """Puts runs together whose stored configurations differ only in the seed, and in what changes
-    no result. A second run of a seed, such as one of other code, begins another group. Each run
-    comes with the folder that was given, which may have held several."""
+    no result. A second run of a seed, such as one of other code, belongs to another group, with the
+    others of its folder. Each run comes with the folder that was given, which may have held
+    several."""
     if len(runs) < 2:
         given = "1 run was" if runs else "no run was"
         raise UsageError(f"{given} given; give the folders of two or more.")
@@ -57,14 +59,12 @@ def grouped(runs: Sequence[tuple[str, StoredRun]]) -> dict[str, list[StoredRun]]
             f"runs of different environments were given, {' and '.join(worlds[:2])}, whose figures "
             "do not compare; give runs of one."
         )
-    groups: dict[tuple[str, int], list[tuple[str, StoredRun]]] = {}
+    groups, parts = {}, {}
     for given, run in runs:
         own = {key: value for key, value in run.config.items() if key not in _ANY}
-        kind, number, seed = json.dumps(own, sort_keys=True), 0, run.config.get("seed")
-        seeds = lambda group: [one.config.get("seed") for _, one in group]
-        while seed in seeds(groups.setdefault((kind, number), [])):
-            number += 1
-        groups[kind, number].append((given, run))
+        _place(parts, [(given, run)], json.dumps(own, sort_keys=True), given)
+    for (kind, _, _), part in parts.items():  # what one folder has of a kind stays together
+        _place(groups, part, kind)
     if len(groups) > MAX_SERIES:
         raise UsageError(
             f"runs of {len(groups)} configurations were given; give those of at most {MAX_SERIES}, "
@@ -73,6 +73,19 @@ def grouped(runs: Sequence[tuple[str, StoredRun]]) -> dict[str, list[StoredRun]]
     members = [[run for _, run in group] for group in groups.values()]
     origins = [dict.fromkeys(given for given, _ in group) for group in groups.values()]
     return dict(zip(_names(origins, members), members, strict=True))
+
+
+def _place(
+    groups: dict[Any, list[tuple[str, StoredRun]]],
+    runs: Sequence[tuple[str, StoredRun]],
+    *kind: str,
+) -> None:
+    """Adds runs to the first group of a kind that has none of their seeds."""
+    seeds = lambda some: {run.config.get("seed") for _, run in some}
+    number = next(
+        i for i in itertools.count() if not seeds(groups.get((*kind, i), [])) & seeds(runs)
+    )
+    groups.setdefault((*kind, number), []).extend(runs)
 
 
 def _names(given: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[StoredRun]]) -> list[str]:

@@ -1,6 +1,7 @@
 """Log files with one JSON object per line."""
 
 import contextlib
+import glob
 import json
 import math
 import operator
@@ -185,7 +186,8 @@ class JsonLines:
 
 def files_of(path: pathlib.Path) -> list[pathlib.Path]:
     """The files of a log that are there, in the order of their lines; `path` itself is the last."""
-    grown = path.parent.glob(f"{path.stem}.{5 * '[0-9]'}{path.suffix}")
+    stem, suffix = glob.escape(path.stem), glob.escape(path.suffix)
+    grown = path.parent.glob(f"{stem}.{5 * '[0-9]'}{suffix}")
     return [*sorted(grown), *([path] if path.exists() else [])]
 
 

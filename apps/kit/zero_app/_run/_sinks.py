@@ -24,6 +24,8 @@ from ._options import MISSING, Options
 
 #: Flushing waits for the disk itself: not after every step.
 _FLUSH_SECONDS = 5
+# How often a thread is looked at that may have failed, in seconds.
+_POLL = 0.1
 
 
 class TensorBoardSink:
@@ -206,11 +208,15 @@ class BackgroundSink:
         """Waits until everything is logged and the sink is closed, but not for ever."""
         if self._thread.done():  # it failed, and empties no queue
             return
-        until = time.monotonic() + self._patience
-        with contextlib.suppress(queue.Full):
-            self._steps.put(None, timeout=self._patience)
-        left = max(0.0, until - time.monotonic())
-        if not concurrent.futures.wait([self._thread], timeout=left).done:
+        until, asked = time.monotonic() + self._patience, False
+        # It may fail while its queue is full, and then empties it no more.
+        while not self._thread.done() and time.monotonic() < until:
+            with contextlib.suppress(queue.Full):
+                if not asked:
+                    self._steps.put(None, timeout=_POLL)
+                asked = True
+            concurrent.futures.wait([self._thread], timeout=_POLL)
+        if not self._thread.done():
             self._lose(f"did not end within {self._patience:.0f} s; it may lack the last steps")
 
     def _send(self) -> None:

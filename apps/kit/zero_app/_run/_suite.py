@@ -103,6 +103,11 @@ class Suite:
                 "the suite is of another game: its moves, or those it scores, are illegal"
             )
         action = np.asarray(_act(player, state, obs, carry, keys))
+        if not np.all((action >= 0) & (action < env.num_actions)):
+            raise ValueError(
+                "the player's action was NaN or out of the environment's range: look at the "
+                "network's parameters"
+            )
         best = self.scores.max(axis=1)
         score = np.take_along_axis(self.scores, action[:, None], axis=1)[:, 0]
         row: dict[str, Any] = {"positions": len(best)}

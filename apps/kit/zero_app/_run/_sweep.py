@@ -1,6 +1,7 @@
 """Sweeps: many runs with other flags, chosen by Optuna."""
 
 import dataclasses
+import itertools
 import json
 import os
 import time
@@ -12,7 +13,8 @@ from .._command._config import AbstractConfig
 from .._command._errors import as_line, flag, NonFiniteError, UsageError, warn
 from ._app import App, sharing
 from ._disk import write_whole
-from ._folder import RunFolder
+from ._evaluation import EvaluationResult
+from ._folder import RunFolder, StopSignal
 from ._lines import lines_of, RunError
 from ._measures import measured
 from ._options import folder_of, following, of_seeds, Options
@@ -61,7 +63,8 @@ def sweep(
     study, url = _study(config, asked, space, seeds)
     number = min(asked.trials, len(grid_of(space)) if asked.sampler == "grid" else asked.trials)
     ends = None if asked.minutes is None else began + 60 * asked.minutes
-    objective = _Objective(sharing(app), config, asked, seeds, preset, space, number, ends)
+    stop = StopSignal(None if ends is None else ends - time.monotonic())
+    objective = _Objective(sharing(app), config, asked, seeds, preset, space, number, ends, stop)
     print(f"the trials are in {url}; `optuna-dashboard {url}` shows them", flush=True)
     failures, stopped = (NonFiniteError, UsageError, RunError, _SuperfluousError), True
     while ends is None or time.monotonic() < ends:
@@ -78,13 +81,16 @@ def sweep(
         try:
             study.optimize(objective, n_trials=1, catch=failures)
         except (_StoppedError, KeyboardInterrupt):
+            stop.requested = True
+        if stop.requested:
             print("the sweep is stopped; the same command goes on with it")
             break
     _finish(config, asked, study, trains, stopped=stopped)
 
 
-#: The attribute of a trial that is begun anew: the number of the first one.
-_AGAIN = "trial"
+#: The attribute of a trial that is begun anew: the number of the first one. A trial that is left
+#: out has another number there.
+_AGAIN, _SUPERFLUOUS = "trial", -1
 
 
 def _again(study: Any, trial: Any) -> None:
@@ -141,7 +147,9 @@ def _study(
             other, "with other flags"
         )
         raise UsageError(f"{shown} has a sweep called {name} {what}; give another --out.")
-    known = [_point(x) for x in study.get_trials(deepcopy=False)]
+    # Points that were left out because there were enough trials may be wanted now.
+    every = study.get_trials(deepcopy=False)
+    known = [_point(x) for x in every if x.user_attrs.get(_AGAIN) != _SUPERFLUOUS]
     for point in grid_of(space)[: asked.trials] if asked.sampler == "grid" else ():
         if point not in known:  # Optuna itself takes points for equal that are near each other
             study.enqueue_trial(point)
@@ -166,6 +174,7 @@ class _Objective:
     space: Mapping[str, Any]
     number: int
     ends: float | None
+    stop: StopSignal
 
     def __call__(self, trial: Any) -> float:
         first = trial.user_attrs.get(_AGAIN, trial.number)
@@ -175,7 +184,7 @@ class _Objective:
             fresh = [x for x in earlier if _AGAIN not in x.user_attrs]
             tried = map(_point, fresh) if self.asked.sampler == "grid" else ()
             if len(fresh) >= self.number or _point(every[trial.number]) in tried:
-                trial.set_user_attr(_AGAIN, -1)
+                trial.set_user_attr(_AGAIN, _SUPERFLUOUS)
                 raise _SuperfluousError
         try:
             return self._worth(trial, first)
@@ -189,8 +198,7 @@ class _Objective:
     def _worth(self, trial: Any, first: int) -> float:
         config = dataclasses.replace(self.config, **_chosen(trial, self.space))
         print(f"trial {first}: {_words(trial)}", flush=True)
-        now = time.monotonic()
-        left = None if self.ends is None else max(0.0, self.ends - now) / 60
+        left = None if self.ends is None else max(0.0, self.ends - time.monotonic()) / 60
         out = self.asked.out / f"trial-{first}"
         asked = self.asked
         options = Options(
@@ -198,17 +206,18 @@ class _Objective:
         )
         values: list[float] = []
         for one, where in of_seeds(config, options, self.seeds):
-            done = len(values) * self.app.num_steps(one)
-            told = lambda step, result, done=done, before=tuple(values): _report(
-                trial, done + step, [*before, *value_of(result.rows)]
-            )
+            done, log = len(values) * self.app.num_steps(one), where.out / "evaluations.jsonl"
             where = dataclasses.replace(where, resume=os.path.lexists(where.out / CONFIG))
             one = following(one, where)
             RunFolder.check(**folder_of(one, where))
-            train(self.app, one, where, self.preset, began=now, told=told)
+            told = _Told(trial, done, [*values])
+            for step, rows in itertools.groupby(lines_of(log), lambda row: row["step"]):
+                told.report(step, rows)  # to a trial that goes on with the runs of an earlier one
+            if not self.stop.requested:
+                train(self.app, one, where, self.preset, stop=self.stop, told=told)
             if not finished_steps(where.out):
                 raise _StoppedError
-            values += value_of(lines_of(where.out / "evaluations.jsonl"))
+            values += value_of(lines_of(log))
         if not values:
             raise UsageError(f"the runs in {out} were not evaluated; give --evaluate-every less.")
         return sum(values) / len(values)
@@ -243,13 +252,26 @@ def value_of(rows: Iterable[Mapping[str, Any]]) -> list[float]:
     return []
 
 
-def _report(trial: Any, step: int, values: Sequence[float]) -> None:
-    import optuna
+class _Told:
+    """Reports each evaluation of a run to its trial, once, and ends a run that is to be pruned."""
 
-    if values:
-        trial.report(sum(values) / len(values), step)
-    if trial.should_prune():
-        raise optuna.TrialPruned
+    def __init__(self, trial: Any, done: int, before: Sequence[float]):
+        """`done` steps were done by the trial's earlier seeds, whose values are `before`."""
+        self._trial, self._done, self._before = trial, done, before
+        self._steps: set[int] = set()
+
+    def report(self, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        values = [*self._before, *value_of(rows)]
+        if values and step not in self._steps:
+            self._trial.report(sum(values) / len(values), self._done + step)
+        self._steps.add(step)
+
+    def __call__(self, step: int, result: EvaluationResult) -> None:
+        import optuna
+
+        self.report(step, result.rows)
+        if self._trial.should_prune():
+            raise optuna.TrialPruned
 
 
 def _finish(

@@ -65,7 +65,7 @@ def train(
     options: Options,
     preset: str | None = None,
     *,
-    began: float | None = None,
+    stop: StopSignal | None = None,
     told: Callable[[int, EvaluationResult], None] = lambda step, result: None,
 ) -> StoredRun | None:
     """Trains until all steps are done, the time is up, or a signal asks to stop.
@@ -73,32 +73,31 @@ def train(
     In each case the whole state is saved, so that `--resume` continues exactly: metrics.jsonl is
     the same, byte for byte, as that of a run that never stopped, but where simulators on the host
     begin anew. Where the latest checkpoint is damaged, the run continues from the one before. Where
-    it was killed before its first checkpoint, it starts again. When all steps are done, the folder
-    has a file `finished`.
+    it was killed before its first checkpoint, it starts again. When all steps are done and the
+    player of the last one is evaluated, the folder has a file `finished`.
 
     **Arguments:**
 
     - `preset`: the name of the preset from which the report says what differs; by default the
         app's.
-    - `began`: the `time.monotonic()` from which `max_minutes` count; by default they count from
-        this call.
+    - `stop`: what asks to stop, made and read by the caller, and heard by this call alone; by
+        default signals and the end of `max_minutes`, counted from now on.
     - `told`: hears of each evaluation after its lines are written. What it raises ends the run.
 
     **Returns:** the run, or `None` where it was stopped before its first step.
 
     **Raises:** [`zero_app.NonFiniteError`][], and keeps the last good checkpoint.
     """
-    began = time.monotonic() if began is None else began
+    limit = options.max_minutes
+    stop = StopSignal(None if limit is None else 60 * limit) if stop is None else stop
     loop = built(app, config, options.launch.num_devices, options.launch.fsdp)
     like = template(loop)
     # What acting and learning need in addition is known only when they are compiled.
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(like)) / jax.process_count()
     check_memory(size, "The games, replay and network of this run take", "games, less replay")
     first = _first_player(app, config, loop, options)
-    limit = options.max_minutes
-    seconds = None if limit is None else 60 * limit + began - time.monotonic()
     with (
-        StopSignal(seconds) as stop,
+        stop,
         RunFolder.create(**folder_of(config, options), tell=warn) as folder,
         _discarded(folder, options),
     ):
@@ -130,7 +129,8 @@ def train(
                 with Report(app, folder) as report:
                     with record.finished():
                         steps.run(loop, prepared, report)
-                    if record.done == record.num_steps:
+                    # An evaluation that was given up is still to come.
+                    if record.done == record.num_steps and record.evaluated:
                         folder.write(FINISHED, f"{record.done} steps of run {folder.run}\n")
     return None if state is None and prepared is None else StoredRun.read(options.out)
 
