@@ -287,6 +287,27 @@ def test_a_request_that_does_not_come_is_not_waited_for(monkeypatch):
         assert _status_of(where) == 200
 
 
+def test_a_server_that_stops_waits_for_no_search(service, monkeypatch):
+    released, began = threading.Event(), threading.Event()
+
+    def answer(question):
+        began.set()
+        released.wait(60)
+
+    monkeypatch.setattr(type(service), "answer", lambda self, question: answer(question))
+    with concurrent.futures.ThreadPoolExecutor(1) as asking:
+        with _served(service) as (where, _):
+            asked = asking.submit(_posted, where, think=True, simulations=16)
+            began.wait(60)
+            stopped = time.monotonic()
+        assert time.monotonic() - stopped < 20
+        assert not released.is_set()
+        status, headers, said = asked.result()
+    released.set()
+    assert (status, said) == (503, {"error": "the server is stopping."})
+    assert headers["x-content-type-options"] == "nosniff"
+
+
 @pytest.mark.parametrize(
     "host, port",
     [("127.0.0.1", None), ("nowhere.invalid", 0), ("\u00e4" * 64, 0), ("\udcff", 0)],

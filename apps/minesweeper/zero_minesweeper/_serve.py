@@ -111,5 +111,6 @@ def _cells(game: Game) -> list[str]:
 
 
 def _left(env: Minesweeper, game: Game) -> str:
-    covered = int(np.sum(game.features["board"] < 0))
-    return f"{env.num_mines} mines, {covered - env.num_mines} cells to open"
+    covered = game.features["board"] < 0  # after a loss but for the mine that was opened
+    left = int(np.sum(covered & ~np.asarray(game.state.mines)))
+    return f"{env.num_mines} mines, {left} cells to open"

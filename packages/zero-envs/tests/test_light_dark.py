@@ -160,3 +160,15 @@ def test_a_start_that_is_known_is_a_belief(getkey):
 def test_bad_arguments_are_named(unhooked, given, message):
     with pytest.raises(ValueError, match=message):
         LightDark(**given)
+
+
+def test_a_start_is_within_the_bound_and_so_is_the_belief_of_it():
+    env, exact = LightDark(spread=30, bound=10.0), LightFilter()
+    keys = jr.split(jr.key(0), 2000)
+    starts = jax.jit(jax.vmap(lambda k: env.init(key=k)))(keys)
+    belief = exact.init(env, env.observe(env.init(key=jr.key(1))), key=jr.key(1))
+    drawn = jax.jit(jax.vmap(lambda k: exact.sample(env, belief, key=k)))(keys)
+    for places in (starts.place, drawn.place):
+        assert np.abs(places).max() == 10
+        # 21 of 61 starts are at 10 or beyond it.
+        assert np.mean(places == 10) == pytest.approx(21 / 61, abs=0.04)

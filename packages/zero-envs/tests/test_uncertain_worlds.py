@@ -395,6 +395,9 @@ def test_an_impossible_observation_makes_the_belief_in_the_tiger_nan(getkey):
 # ---- All of them
 
 
+ENVS: Any = zero_envs
+
+
 @pytest.mark.parametrize(
     "env", [ROCKS, ROOM, Tag(ROOM.cells, max_steps=9), LightDark(max_steps=4), Tiger(max_steps=9)]
 )
@@ -406,14 +409,23 @@ def test_worlds_keep_what_environments_promise(env, getkey):
         assert report.truncated > 0 and (report.terminated > 0 or type(env) is Tiger)
 
 
+def test_numbers_of_numpy_are_numbers(getkey):
+    same = ENVS.RockSample.of(np.int64(7), np.int64(8)), ENVS.RockSample.of(7, 8)
+    assert eqx.tree_equal(*same)
+    monsters = ENVS.Monsters(np.int64(6))
+    state = monsters.init(key=getkey())
+    after, _ = monsters.step(state, jnp.int32(1), key=getkey())
+    assert after.pieces.dtype == state.pieces.dtype
+    for action in (2**32, np.int64(2**32), np.uint64(2**63), -1, 2**70):
+        with pytest.raises(ValueError, match=f"Tiger: the action is {action}; it must be one"):
+            ENVS.Tiger().step(ENVS.Tiger().init(key=getkey()), action, key=getkey())
+
+
 @pytest.fixture
 def unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
-
-
-ENVS: Any = zero_envs
 
 
 @pytest.mark.parametrize(

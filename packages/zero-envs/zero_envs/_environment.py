@@ -73,7 +73,8 @@ def absorbing_transition(
 def checked_action(env: "AbstractDiscreteEnvironment[Any]", action: Any) -> Int[Array, ""]:
     """The action as an int32, once it is known to be one integer and, unless traced, in range."""
     try:
-        given = jnp.asarray(action)
+        # JAX would take an integer of NumPy's that has more than 32 bits for another one.
+        given = action if isinstance(action, Array) else np.asarray(action)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"{type(env).__name__}: the action is {action!r}; it must be one integer from 0 to "
@@ -87,7 +88,7 @@ def checked_action(env: "AbstractDiscreteEnvironment[Any]", action: Any) -> Int[
             f"{type(env).__name__}: the action is {shown}; it must be one integer from 0 to "
             f"{env.num_actions - 1}. Use jax.vmap over a batch."
         )
-    return given.astype(jnp.int32)
+    return jnp.asarray(given, jnp.int32)
 
 
 def depends_on_key(step: Callable[..., Any], *given: Any) -> bool:
@@ -169,7 +170,9 @@ def check_cells(owner: str, size: int, /, **fields: Any) -> None:
     integers from 0 to `size - 1`, and at least one."""
     for name, cells in fields.items():
         tuples = isinstance(cells, tuple) and all(isinstance(x, tuple) for x in cells)
-        whole = tuples and all(isinstance(n, int) and 0 <= n < size for x in cells for n in x)
+        whole = tuples and all(
+            isinstance(n, int | np.integer) and 0 <= n < size for x in cells for n in x
+        )
         if not whole or {len(x) for x in cells} != {2} or len({*cells}) < len(cells):
             raise ValueError(
                 f"{owner}({name}={cells!r}): it must be a tuple of different pairs of integers "

@@ -119,6 +119,7 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
             place = place.astype(jnp.float32)
         else:
             place = self.start[0] + self.start[1] * jr.normal(key, (), jnp.float32)
+        place = jnp.clip(place, -self.bound, self.bound)
         return LightDarkState(place, jnp.float32(0), jnp.bool_(False), jnp.int32(0))
 
     def step(
@@ -223,6 +224,7 @@ class LightFilter(AbstractFilter[LightDarkState, LightBelief]):
             mean, deviation = env.start
             away = jnp.linspace(-_TAILS, _TAILS, self.num_points, dtype=jnp.float32)
             places, log_weights = mean + deviation * away, -jnp.square(away) / 2
+        places = jnp.clip(places, -env.bound, env.bound)
         known = _at(env.init(key=key), jnp.float32(0))
         return LightBelief(places, jax.nn.log_softmax(log_weights), known)
 

@@ -163,8 +163,11 @@ def _posterior(
 ) -> tuple[MinePosterior, Array]:
     """The posterior, and the layouts that `walk` makes from the numbers."""
     _check_kinds(call, board, num_mines, max_states)
-    board, num_mines = jnp.asarray(board, jnp.int32), jnp.asarray(num_mines, jnp.int32)
-    posterior, layouts = _compiled(board, num_mines, numbers, walk, int(max_states))
+    # Numbers beyond 32 bits stay wrong, and are not taken for others.
+    kept = lambda x, least, most: x if isinstance(x, Tracer) else np.clip(x, least, most)
+    args = kept(board, -2, 9), kept(num_mines, -1, np.size(board) + 1)
+    args = [jnp.asarray(x, jnp.int32) for x in args]
+    posterior, layouts = _compiled(*args, numbers, walk, int(max_states))
     if not any(isinstance(x, Tracer) for x in (board, num_mines, posterior.count)):
         _check_values(call, np.asarray(board), int(num_mines), posterior, max_states)
     return posterior, layouts

@@ -358,7 +358,7 @@ def moved(cell: Int16[Array, ""], move: Int[Array, ""], n: int) -> Int16[Array, 
     """The cell after a move. A move into a wall, or of a piece that is gone, has no effect."""
     x = jnp.clip(cell % n + jnp.asarray(_DX)[move], 0, n - 1)
     y = jnp.clip(cell // n + jnp.asarray(_DY)[move], 0, n - 1)
-    return jnp.where(cell == GONE, cell, x + n * y)
+    return jnp.where(cell == GONE, cell, (x + n * y).astype(jnp.int16))
 
 
 def motion(

@@ -97,6 +97,7 @@ class RockSample(AbstractObservedEnvironment[RockSampleState]):
         rover starts in the middle of the west edge."""
         check_count("RockSample.of", size=size, num_rocks=num_rocks)
         check_count("RockSample.of", 0, seed=seed or 0)
+        size, num_rocks = int(size), int(num_rocks)
         if num_rocks > size**2:
             raise ValueError(
                 f"RockSample.of(num_rocks={num_rocks}): there are only {size**2} cells."

@@ -388,7 +388,10 @@ def test_a_model_may_have_a_memory(board):
     else:
         model = zero_nets.WorldModel.perceptron(seen[0], 4, **sizes)
         encoded = model.encoder.layers[1](jnp.append(seen[0], said))
-    hidden = eqx.filter_jit(model.represent)((seen[0], said))
+    signs = seen[0] > 0  # of booleans as of numbers, whatever JAX's rules of promotion
+    of = eqx.filter_jit(model.represent)
+    np.testing.assert_array_equal(of((signs, said)), of((signs.astype(jnp.float32), said)))
+    hidden = of((seen[0], said))
     np.testing.assert_allclose(hidden, zero_nets.normalise_min_max(encoded), rtol=1e-4, atol=1e-5)
     resets, memory = jnp.arange(6) == 3, model.memory.init()
     read, after = eqx.filter_jit(model.memory.scan)(seen, resets, memory)

@@ -1,6 +1,6 @@
 """Input layers, and compositions of networks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -62,13 +62,19 @@ class Concatenate(eqx.Module):
         self, *inputs: PyTree[Array], key: PRNGKeyArray | None = None
     ) -> Float[Array, " size"]:
         del key
-        leaves = [numbers(leaf).reshape(-1) for leaf in jax.tree.leaves(inputs)]
+        leaves = jax.tree.leaves(inputs)
         if not leaves:
             raise ValueError("`Concatenate` got no arrays; give it at least one.")
-        floating = [leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
-        with jax.numpy_dtype_promotion("standard"):
-            dtype = jnp.result_type(*floating) if floating else jnp.float32
-        return jnp.concatenate([leaf.astype(dtype) for leaf in leaves])
+        return jnp.concatenate([leaf.reshape(-1) for leaf in alike(leaves)])
+
+
+def alike(arrays: Iterable[Array]) -> list[Array]:
+    """Arrays in the dtype of the floating-point ones of them, or without any in float32."""
+    arrays = [numbers(x) for x in arrays]
+    floating = [x.dtype for x in arrays if jnp.issubdtype(x.dtype, jnp.floating)]
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(*floating) if floating else jnp.float32
+    return [x.astype(dtype) for x in arrays]
 
 
 class ConcatenateOneHot(eqx.Module):

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ._assemblies import ActorCritic, Chain, Concatenate, ConcatenateOneHot, one_hot_action
+from ._assemblies import ActorCritic, alike, Chain, Concatenate, ConcatenateOneHot, one_hot_action
 from ._checks import as_features, check_shape, check_sizes, numbers
 from ._heads import LinearHead, MultiDiscreteHead, TanhGaussianHead
 from ._layers import Conv, ResidualBlock
@@ -140,7 +140,7 @@ class Beside(eqx.Module):
 
     def __call__(self, *boards: PyTree[Array], key: PRNGKeyArray | None = None) -> Array:
         del key
-        first, second = map(numbers, jax.tree.leaves(boards))
+        first, second = alike(jax.tree.leaves(boards))
         second = jnp.broadcast_to(second, (*first.shape[:-1], second.shape[-1]))
         return jnp.concatenate([first, second], axis=-1)
 

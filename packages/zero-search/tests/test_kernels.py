@@ -24,6 +24,7 @@ from zero_search import (
     PlainQ,
     PUCB,
     PUCT,
+    Rules,
     TreeSearch,
     UCB1,
 )
@@ -116,6 +117,38 @@ class Threefold(AbstractSelection):
         return node.prior[:, 1]
 
 
+class ByRank(AbstractSelection):
+    """By how many actions are worse: each is compared with all along an axis of its own."""
+
+    def prepare(self, logits):
+        return PUCT().prepare(logits)
+
+    def score(self, node):
+        worse = node.qvalues[:, None, :] > node.qvalues[:, :, None]
+        return -jnp.sum(worse.astype(jnp.float32), axis=1)
+
+
+class OfFeatures(AbstractSelection):
+    """Reduces the features, which are as many as the columns of a kernel's row."""
+
+    def prepare(self, logits):
+        return jnp.stack([logits, -logits, 2 * logits, logits + 1], axis=1)
+
+    def score(self, node):
+        prior = jnp.where(node.prior > -jnp.inf, node.prior, -9.0)
+        return jnp.sum(prior, axis=1) - jnp.sum(jnp.max(prior, axis=2), axis=1, keepdims=True)
+
+
+class OfSigns(AbstractSelection):
+    """Takes one feature of booleans."""
+
+    def prepare(self, logits):
+        return PUCB().prepare(logits)
+
+    def score(self, node):
+        return node.qvalues + jnp.where((node.prior > 0)[:, 0], 1.0, 0.0)
+
+
 def grown(planner, model, state, key, moves=1):
     """The plan and the trees after so many moves with the same planner."""
     batch, carry = state.name.shape[0], planner.init(model, state)
@@ -160,20 +193,27 @@ def test_the_trees_are_those_of_the_plain_walks(kind, parts, moves):
         np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
 
 
-def test_no_reduction_sees_the_columns_that_are_no_actions():
+@pytest.mark.parametrize(
+    "selection, features",
     # With every action visited, an unvisited one among them would change what Q is stretched by.
+    [(ImprovedPolicySelection(), 2), (ByRank(), 2), (OfFeatures(), 4), (OfSigns(), 2)],
+    ids=lambda x: type(x).__name__,
+)
+def test_no_reduction_sees_the_columns_that_are_no_actions(selection, features):
     from zero_search._kernels import _entering
 
-    rules = TreeSearch.gumbel(4, kernels="pallas")._world(
+    rules = TreeSearch(4, selection=selection, kernels="pallas")._world(
         Nim(), jnp.zeros(1), 3, jr.split(jr.key(0), 1)
     )[2]
-    enter = _entering(rules, 0, 2, 2, 3, 4)
+    enter = _entering(rules, 0, features, 2, 3, 4)
     one = jnp.ones((1,))
 
     def given(key):
         draw = lambda i, *shape: jr.normal(jr.fold_in(key, i), shape)
         row = jnp.asarray([[3.0, 2.0, 4.0]])
-        return NodeStatistics(draw(0, 1, 2, 3), row, draw(1, 1, 3), 10 * one, draw(2, 1), 5 * one)
+        return NodeStatistics(
+            draw(0, 1, features, 3), row, draw(1, 1, 3), 10 * one, draw(2, 1), 5 * one
+        )
 
     @quick_jit
     def run(key, action, filler):
@@ -247,6 +287,8 @@ def test_what_no_kernel_can_do_is_refused(planner, model, message):
 def test_other_kernels_are_named():
     with pytest.raises(ValueError, match="kernels='mosaic'.*.plain., .pallas. or .auto."):
         TreeSearch(4, kernels="mosaic")
+    with pytest.raises(ValueError, match="`Rules.kernels='auto'.`: must be .plain. or .pallas."):
+        Rules(PUCT(), kernels="auto")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class Widening(eqx.Module):
 
     def most(self, visits: int) -> int:
         """The number of outcomes after so many visits."""
-        return max(1, min(visits, int(self.k * visits**self.alpha + _ROUNDING)))
+        return max(1, int(min(visits, self.k * visits**self.alpha + _ROUNDING)))
 
     def room(self, visits: Floats) -> Floats:
         """The same for arrays, and at least 1."""

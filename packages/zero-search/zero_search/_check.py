@@ -31,7 +31,9 @@ def _check_numbers(
     for name, value in fields.items():
         number = isinstance(value, numbers.Real) or (isinstance(value, Array) and not value.shape)
         traced = isinstance(value, Tracer)  # nobody knows it yet
-        if not (number and (traced or fits(value))):
+        # Under a trace a comparison of a known array is traced too.
+        known = value.item() if number and isinstance(value, Array) and not traced else value
+        if not (number and (traced or fits(known))):
             kind = "" if number else "a number, "
             raise ValueError(f"`{owner}({name}={_given(value)})`: must be {kind}{allowed}.")
 

@@ -145,6 +145,9 @@ def search(
     (batch, max_nodes, _), leaves = tree.child.shape, rules.num_leaves
     wanted = planes(leaves, rules.max_return is not None)
     check_search(num_simulations, leaves, tree.edge.shape[2], wanted, key, batch)
+    if choose_root is not None:
+        given = choose_root
+        choose_root = lambda *known: given(*known).astype(jnp.int32)
     fixed = fixed_for(tree, model, rules, key, choose_root)
     root = rules.decisions(tree.root)
     bounds, within = None, tree.root

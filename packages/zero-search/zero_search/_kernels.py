@@ -180,27 +180,27 @@ def _entering(
 
     shape = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.float32)
     one = shape(1)
+    up = jax.eval_shape(Up, one, one, one, one, one)
+    action, real = (jax.ShapeDtypeStruct((1,), dtype) for dtype in (jnp.int32, jnp.bool_))
 
     def node_of(width):
         row = shape(1, width)
         return jax.eval_shape(NodeStatistics, shape(1, features, width), row, row, one, one, one)
 
+    def traced(width):
+        given = node_of(width), [shape(1, width)] * (planes - 2), action, up, real
+        return jax.make_jaxpr(entered, return_shape=True)(*given)
+
     score_and_value = lambda node, out: (rules.selection.score(node), rules.value(node, None, out))
-    narrow, wide = (
-        list(_numbers(jax.make_jaxpr(score_and_value)(node_of(x), one).jaxpr))
-        for x in (actions, width)
-    )
-    if narrow != wide:
+    numbers = lambda width: [*_numbers(jax.make_jaxpr(score_and_value)(node_of(width), one).jaxpr)]
+    if numbers(actions) != numbers(width):
         raise _refusal("a rule that computes with the number of actions, as their mean does,")
-    up = jax.eval_shape(Up, one, one, one, one, one)
-    action, real = (jax.ShapeDtypeStruct((1,), dtype) for dtype in (jnp.int32, jnp.bool_))
-    given = node_of(width), [shape(1, width)] * (planes - 2), action, up, real
-    traced, result = jax.make_jaxpr(entered, return_shape=True)(*given)
-    if traced.consts:
+    (narrow, _), (wide, result) = traced(actions), traced(width)
+    if wide.consts:
         raise _refusal("a constant array in a rule")
 
     def enter(*given):
-        found = _evaluated(traced.jaxpr, jax.tree.leaves(given), actions, width)
+        found = _evaluated(wide.jaxpr, narrow.jaxpr, jax.tree.leaves(given), actions)
         return jax.tree.unflatten(jax.tree.structure(result), found)
 
     return enter
@@ -223,22 +223,26 @@ def _inner(one: JaxprEqn) -> ClosedJaxpr | None:
     return one.params.get("jaxpr", one.params.get("call_jaxpr"))
 
 
-def _evaluated(jaxpr: Jaxpr, given: Sequence[Any], actions: int, width: int) -> list[Any]:
-    """What a traced function of rows of `width` makes of `given`, where only the first `actions`
-    columns mean anything: no reduction sees the others."""
+def _evaluated(jaxpr: Jaxpr, narrow: Jaxpr, given: Sequence[Any], actions: int) -> list[Any]:
+    """What a traced function of rows that are too wide makes of `given`, where only the first
+    `actions` columns mean anything: no reduction sees the others. `narrow` is the same function
+    traced for rows of `actions`, so an axis has these columns where the two differ in size."""
     known: dict[Any, Any] = dict(zip(jaxpr.invars, given, strict=True))
     read = lambda x: x.val if isinstance(x, Literal) else known[x]
-    for one in jaxpr.eqns:
+    for one, other in zip(jaxpr.eqns, narrow.eqns, strict=True):
         values, name = [read(x) for x in one.invars], one.primitive.name
-        inner = _inner(one)
-        if name in ("jit", "custom_jvp_call") and inner is not None and not inner.consts:
-            found = _evaluated(inner.jaxpr, values, actions, width)
+        inner, within = _inner(one), _inner(other)
+        if name in ("jit", "custom_jvp_call") and inner and within and not inner.consts:
+            found = _evaluated(inner.jaxpr, within.jaxpr, values, actions)
         elif name in _ELEMENTWISE:
             found = [one.primitive.bind(*values, **one.params)]
         elif name in _REDUCTIONS:
-            found = [_reduced(name, values[0], one.params["axes"], actions, width)]
+            axes, sizes = one.params["axes"], other.invars[0].aval.shape
+            wider = [axis for axis in axes if values[0].shape[axis] > sizes[axis]]
+            reduced = ft.partial(_reduced, name, axes=axes, wider=wider, actions=actions)
+            found = [_as_integers(reduced, values[0])]
         elif name == "slice":
-            found = [_feature(values[0], **one.params)]
+            found = [_as_integers(ft.partial(_feature, **one.params), values[0])]
         else:
             raise _refusal(f"`{name}` in a rule")
         known.update(zip(one.outvars, found, strict=True))
@@ -255,17 +259,21 @@ _REDUCTIONS: dict[str, tuple[Callable[..., Array], float]] = {
 }
 
 
-def _reduced(name: str, x: Array, axes: tuple[int, ...], actions: int, width: int) -> Array:
-    """A reduction that no column from `actions` on reaches."""
+def _as_integers(function: Callable[[Array], Array], x: Array) -> Array:
+    """`function(x)`, of booleans by way of integers."""
+    return function(x.astype(jnp.int32)) > 0 if x.dtype == jnp.bool_ else function(x)
+
+
+def _reduced(
+    name: str, x: Array, *, axes: Sequence[int], wider: Sequence[int], actions: int
+) -> Array:
+    """A reduction over `axes`, of which no column from `actions` on of those that are `wider`
+    counts."""
     reduce, neutral = _REDUCTIONS[name]
-    logical = x.dtype == jnp.bool_
-    x = x.astype(jnp.int32) if logical else x
-    last = x.ndim - 1
-    if actions < width and last in axes and x.shape[last] == width:
-        inside = jax.lax.broadcasted_iota(jnp.int32, x.shape, last) < actions
+    for axis in wider:
+        inside = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis) < actions
         x = jnp.where(inside, x, _clipped(neutral, x.dtype))
-    result = reduce(x, axes)
-    return result > 0 if logical else result
+    return reduce(x, axes)
 
 
 def _feature(x: Array, start_indices: Any, limit_indices: Any, strides: Any) -> Array:

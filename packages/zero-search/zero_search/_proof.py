@@ -40,7 +40,7 @@ class Bounds(eqx.Module):
 
     low: PerAction
     high: PerAction
-    most: float = eqx.field(static=True)  # the greatest return of all, either way
+    most: float  # the greatest return of all, either way
 
     @classmethod
     def of(cls, edge: Float[Array, "batch planes actions"], most: float) -> "Bounds":

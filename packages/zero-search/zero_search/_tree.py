@@ -16,6 +16,7 @@ from ._chance import decision, Outcomes, widened
 from ._check import (
     check_count,
     check_kernels,
+    check_option,
     check_kinds,
     check_limits,
     check_planted,
@@ -176,6 +177,7 @@ class Rules(eqx.Module):
     max_return: float | None = None
 
     def __check_init__(self):
+        check_option("Rules", ("plain", "pallas"), kernels=self.kernels)
         check_rules("Rules", self)
         if self.max_return is not None and (self.outcomes is not None or self.kernels != "plain"):
             raise ValueError(

@@ -380,6 +380,18 @@ def test_what_does_not_fit_is_refused():
         model.root(None, None, key=keys)
 
 
+def test_without_returns_priorities_compare_the_plans_with_the_network():
+    agent, batch = agent_of(n_steps=0, bootstrap="plan"), windows(3)
+    state = agent.init(key=jr.key(0))
+    _, _, priorities = jax.jit(lambda b: agent.update(state, b, key=jr.key(1)))(batch)
+    rows = batch.items
+    model = LatentModel(bind(agent.network, state.target))
+    told = jax.vmap(lambda x: model.judged(x)[1])(rows.obs.features[:, 0])
+    wanted = np.abs(np.asarray(told - rows.record.value[:, 0]))
+    known = ~np.asarray(rows.last[:, 0])
+    np.testing.assert_allclose(np.asarray(priorities)[known], wanted[known], rtol=1e-5)
+
+
 def test_a_gradient_is_halved_at_every_step():
     """A step of plain gradient descent on the reward of one step alone: what the step reads moves
     by half of the loss's difference quotient, and the step itself by all of it."""

@@ -292,3 +292,40 @@ def test_what_does_not_fit_is_refused():
     node = model.root(None, jax.tree.map(lambda x: x[:, 0], batch.items.obs), key=keys)
     with pytest.raises(ValueError, match="continuous ones; use a LatentPolicyModel"):
         model.predict(node, key=keys)
+
+
+def test_a_policy_of_the_other_kind_is_named():
+    search = SampledSearch(TreeSearch(4), num_candidates=DRAWN)
+    parts = dict(network=Linear, optimiser=optax.sgd(0.1), explorer=search, planner=search)
+    with pytest.raises(ValueError, match=r"explorer=SampledSearch.*give record=zero_train.candid"):
+        MuZero(**parts, model=LatentPolicyModel)
+    with pytest.raises(ValueError, match=r"ExpertIteration\(explorer=SampledSearch"):
+        ExpertIteration(**parts, model=PolicyModel, gamma=1.0)
+    obs = Observation(jnp.zeros((2, FEATURES)), jnp.ones((2, DIMS), bool))
+    keys = jr.split(jr.key(0), 2)
+
+    def asked(kind, predict):
+        model = kind(Predicting(predict))
+        node = model.root(None, obs, key=keys)
+        ask = model.predict if kind is LatentModel else model.propose
+        return jax.eval_shape(lambda: ask(node, key=keys))
+
+    with pytest.raises(ValueError, match="predicts a Gaussian; use a LatentPolicyModel"):
+        asked(LatentModel, lambda x: Gaussian(x[:DIMS]))
+    with pytest.raises(ValueError, match="that predicts logits; use a LatentModel"):
+        asked(LatentPolicyModel, lambda x: x[:DIMS])
+
+
+class Predicting(eqx.Module):
+    """A network of features that predicts a policy as it is told."""
+
+    policy: Any = eqx.field(static=True)
+
+    def represent(self, features):
+        return features
+
+    def step(self, hidden, action):
+        return hidden, jnp.zeros(())
+
+    def predict(self, hidden):
+        return self.policy(hidden), jnp.zeros(())

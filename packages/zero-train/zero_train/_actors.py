@@ -11,7 +11,14 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from zero_envs import Observation, Transition
-from zero_search import AbstractModel, AbstractPlanner, Plan, safe_softmax
+from zero_search import (
+    AbstractModel,
+    AbstractPlanner,
+    ParticleSearch,
+    Plan,
+    safe_softmax,
+    SampledSearch,
+)
 
 from ._agent import AbstractActor, Experience
 from ._checks import check_kind, check_range
@@ -53,6 +60,15 @@ def policy_and_value(plan: Plan) -> PlanRecord:
 def candidates_and_value(plan: Plan) -> PlanRecord:
     """The `PlanRecord` of a plan over some actions, such as a [`zero_search.SampledSearch`][]'s."""
     return PlanRecord(plan.weights, plan.value, plan.candidates)
+
+
+def check_record(owner: str, explorer: Any, record: Callable[[Plan], Any]) -> None:
+    """Raises where weights of candidates would be learned as those of all actions."""
+    if isinstance(explorer, SampledSearch | ParticleSearch) and record is policy_and_value:
+        raise ValueError(
+            f"{owner}(explorer={type(explorer).__name__}(...)): its weights are those of "
+            "candidates; give record=zero_train.candidates_and_value."
+        )
 
 
 def dated(record: Callable[[Plan], PlanRecord], updates: Int[Array, ""], plan: Plan) -> PlanRecord:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from zero_memory import Batch
 from zero_search import AbstractModel, AbstractPlanner, Plan
 
-from ._actors import PlanningActor, policy_and_value, Reanalyser
+from ._actors import check_record, PlanningActor, policy_and_value, Reanalyser
 from ._agent import AbstractReanalysingAgent, Experience, Metrics
 from ._checks import check_count, check_kind, check_range
 from ._learning import (
@@ -184,6 +184,7 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
         called = "a planner of zero_search"
         check_kind(owner, AbstractPlanner, called, planner=self.planner)
         check_kind(owner, AbstractPlanner | Callable, called, explorer=self.explorer)
+        check_record(owner, self.explorer, self.record)
         check_kind(owner, AbstractValueTarget, "a value target", value_target=self.value_target)
         check_kind(owner, ValueCode | None, "a code of values", value_code=self.value_code)
         check_count(owner, target_period=self.target_period)

@@ -295,7 +295,13 @@ class LatentModel(AbstractLatentModel, AbstractChanceModel[LatentNode, LatentAft
                 "LatentModel was given observations without legal actions, which means continuous "
                 "ones; use a LatentPolicyModel, with a zero_search.SampledSearch."
             )
-        logits, value = self.predicted(node)
+        policy, value = self.predicted(node)
+        logits = getattr(policy, "logits", policy)
+        if not isinstance(logits, Array):
+            raise ValueError(
+                f"LatentModel was given a network that predicts a {type(policy).__name__}; use a "
+                "LatentPolicyModel, with a zero_search.SampledSearch."
+            )
         return jnp.where(node.legal, logits, -jnp.inf), value
 
     def afterstate(self, node: LatentNode, action: Ints) -> LatentAfterstate:
@@ -333,6 +339,10 @@ class LatentPolicyModel(AbstractLatentModel, AbstractProposalModel[LatentNode]):
 
     def propose(self, node: LatentNode, *, key: Keys) -> tuple[Proposal, Floats]:
         policy, value = self.predicted(node)
+        if isinstance(policy, Array):
+            raise ValueError(
+                "LatentPolicyModel was given a network that predicts logits; use a LatentModel."
+            )
         return jax.vmap(masked)(policy, node.legal), value
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from zero_memory import Batch
 from zero_search import AbstractPlanner, Plan
 
-from ._actors import dated, PlanningActor, PlanRecord, policy_and_value, Reanalyser
+from ._actors import check_record, dated, PlanningActor, PlanRecord, policy_and_value, Reanalyser
 from ._agent import AbstractBlockAgent, AbstractReanalysingAgent, Experience, Metrics
 from ._checks import check_count, check_kind, check_range
 from ._latent import AbstractLatentModel, check_players, LatentModel
@@ -120,7 +120,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
 
     It learns from windows of `memory_steps + num_unroll + n_steps + 1` rows; in shorter ones the
     last returns have fewer steps. It gives the buffer priorities, `|v - z|` of the first position
-    with the value `v` that `bootstrap` names: use a
+    with the value `v` that `bootstrap` names, or with `n_steps=0` the network's: use a
     [`zero_memory.PrioritisedTrajectoryBuffer`][], which with `alpha=0` draws uniformly.
 
     **Attributes:**
@@ -188,6 +188,7 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         called = "a planner of zero_search"
         check_kind(owner, AbstractPlanner, called, planner=self.planner)
         check_kind(owner, AbstractPlanner | Callable, called, explorer=self.explorer)
+        check_record(owner, self.explorer, self.record)
         check_kind(owner, ValueCode | None, "a code of values", code=self.code)
         if type(self.n_steps) is not int or self.n_steps < (self.bootstrap == "network"):
             raise ValueError(
@@ -294,7 +295,10 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         new = MuZeroState(params, target, optimiser, updates, state.statistics)
         # Unless `alpha` is 0, what has no priority is never drawn again, as is right for windows
         # that teach nothing.
-        priorities = jnp.maximum(jnp.abs(after[1][:, 0] - learned.value[:, 0]), LEAST)
+        before = after[1][:, 0]
+        if not self.n_steps:  # what is learned is the plan's value itself
+            before = self._judged(state, jax.tree.map(lambda x: x[:, : first + 1], rows))[:, first]
+        priorities = jnp.maximum(jnp.abs(before - learned.value[:, 0]), LEAST)
         return if_finite(metrics, new, state), metrics, mask_rows(weights, priorities)
 
     def unrolled(
@@ -360,8 +364,10 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         )
 
     def _values(self, state: MuZeroState, rows: Experience) -> Float[Array, "batch time"]:
-        if self.bootstrap == "plan":
-            return rows.record.value
+        return rows.record.value if self.bootstrap == "plan" else self._judged(state, rows)
+
+    def _judged(self, state: MuZeroState, rows: Experience) -> Float[Array, "batch time"]:
+        """What the target network says of rows."""
         model = self._model(state.target, state.statistics)
         return jax.vmap(jax.vmap(lambda seen: model.judged(seen)[1]))(model.read(rows))
 

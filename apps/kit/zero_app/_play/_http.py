@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .._command._config import MAX_SEED
+from .._run._background import in_background
 from ._service import MAX_MOVES, MAX_POINTS, Question, Refusal, Service
 
 
@@ -90,7 +91,9 @@ def application(
             said = f"{max_searches} searches are running and others wait; ask again in a second."
             raise Refusal(503, said)
         try:
-            return _json(await run_in_threadpool(service.answer, question))
+            # A search that is not waited for any more does not keep a server that stops.
+            searching = in_background(lambda: service.answer(question))
+            return _json(await asyncio.wrap_future(searching))
         finally:
             searches.release()
 
@@ -366,6 +369,10 @@ class _Guard:
         self._running += 1
         try:
             await (refused or self._app)(scope, receive, with_headers)
+        except asyncio.CancelledError:
+            if started:
+                raise
+            await _error(503, "the server is stopping.")(scope, receive, with_headers)
         except Exception:
             if started:
                 raise

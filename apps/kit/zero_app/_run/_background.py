@@ -16,6 +16,7 @@ def in_background(function: Callable[[], Any]) -> concurrent.futures.Future:
     future = concurrent.futures.Future()
 
     def call() -> None:
+        future.set_running_or_notify_cancel()  # from now on it cannot be cancelled
         try:
             future.set_result(function())
         except BaseException as e:

@@ -101,17 +101,22 @@ function targetsNow({ about, shown, selected }) {
 /** What the analysis says of each cell: of moves between cells, of those that begin there. */
 function ideasOnCells({ about, shown, analysis, selected }) {
   const found = new Map();
-  for (const idea of analysis?.moves ?? []) {
+  // Of moves that share a cell the result of the recommended one is told, or of the heaviest.
+  for (const idea of [...(analysis?.moves ?? [])].sort((a, b) => a.weight - b.weight)) {
     const cells = shown.legal[idea.name] ?? [];
     const best = idea.name === analysis.move;
     const wins = idea.value === null ? null : told(about, idea.value);
     const here = { weight: idea.weight, wins, best };
     if (about.alone) found.set(cells[0], { ...here, risk: idea.risk });
     else if (!about.twoStep) found.set(cells.filter((i) => !shown.cells[i]).at(-1), here);
-    else if (selected === null && cells.length === 2) {
-      const before = found.get(cells[0]);
-      found.set(cells[0], { weight: idea.weight + (before?.weight ?? 0), wins: null, best: best || Boolean(before?.best) });
-    } else if (cells[0] === selected) found.set(cells.at(-1), here);
+    else if (cells[0] === selected || (selected === null && cells.length === 2)) {
+      // Several moves begin at a cell, and some end at the same one, such as promotions.
+      const cell = selected === null ? cells[0] : cells.at(-1);
+      const before = found.get(cell);
+      const weight = idea.weight + (before?.weight ?? 0);
+      const said = before?.best ? before.wins : wins;
+      found.set(cell, { weight, wins: selected === null ? null : said, best: best || Boolean(before?.best) });
+    }
   }
   return found;
 }

@@ -187,7 +187,7 @@ function newGame(chosen = about) {
   refresh(game.before ? "A new game. Undo brings the one before back." : "A new game.");
 }
 
-function undo() {
+async function undo() {
   const { plies, before } = game;
   if (!wasPlayed(game)) {
     if (!before) return say("There is no move to take back.");
@@ -195,15 +195,26 @@ function undo() {
     game = before;
     return refresh("The game before is back.");
   }
+  const now = ++turn;
   let last = plies.pop();
   // With what followed of itself: the player's reply, or cells that were opened around a zero.
-  const followed = () => (about.alone ? !last.own : !isPersons(here().side ?? (plies.length - 1) % 2));
-  while (plies.length > 1 && followed()) last = plies.pop();
+  try {
+    while (plies.length > 1) {
+      if (!about.alone && here().side === undefined) await ask(here(), false); // of a loaded game
+      if (now !== turn) return;
+      if (about.alone ? last.own : isPersons(here().side)) break;
+      last = plies.pop();
+    }
+  } catch (error) {
+    return say(error.message, true);
+  }
   refresh(`Taken back to before ${plies.length > 1 ? `move ${plies.length}` : "the first move"}.`);
 }
 
-/** A file's text, in UTF-8 or else in the character set that it names. */
+/** A file's text, in UTF-16 with its mark, in UTF-8, or else in the character set that it names. */
 function decode(bytes) {
+  const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength));
+  if (first + second === 0xff + 0xfe) return new TextDecoder(first === 0xff ? "utf-16le" : "utf-16be").decode(bytes);
   const said = /CA\[\s*([\w.:-]+)\s*\]/.exec(new TextDecoder("latin1").decode(bytes));
   for (const charset of ["utf-8", said?.[1] ?? "latin1"]) {
     try {
@@ -310,13 +321,14 @@ function press(i) {
   if (!shown) return;
   if (about.style === "mines") return $("flag").getAttribute("aria-pressed") === "true" ? flag(i) : open(i);
   const legal = Object.entries(shown.legal);
+  if (about.twoStep && !shown.over && !isPersons(shown.side)) return say("It is the player's turn.");
   if (!about.twoStep) return play(legal.find(([, cells]) => cells.includes(i))?.[0] ?? about.names[i]);
   const ends = ([, cells]) => cells.at(-1) === i && (cells.length === 1 ? selected === null : cells[0] === selected);
   const fits = legal.filter(ends).map(([name]) => name);
   const begins = legal.some(([, cells]) => cells.length === 2 && cells[0] === i);
   choosing = fits.length > 1 ? fits : [];
   if (fits.length === 1) return play(fits[0]);
-  if (!fits.length) selected = begins && selected !== i && isPersons(shown.side) ? i : null;
+  if (!fits.length) selected = begins && selected !== i ? i : null;
   draw();
   if (fits.length) {
     say("Which move?");
@@ -445,7 +457,7 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "u") undo();
   else if (event.key === "n") newGame();
   else if (event.key === "f" && about.style === "mines") flag(focused);
-  else if (event.key === "Escape" && selected !== null) {
+  else if (event.key === "Escape" && (selected !== null || choosing.length)) {
     selected = null;
     choosing = [];
     draw();
