@@ -143,7 +143,8 @@ def test_searches_at_a_time_are_limited(service, monkeypatch):
 
     monkeypatch.setattr(service, "answer", answer)
     monkeypatch.setattr("zero_app._play._http.PATIENCE", 0.1)
-    with _served(service, max_searches=1) as (where, _):
+    monkeypatch.setattr("zero_app._play._http.MAX_SEARCHES", 1)
+    with _served(service) as (where, _):
         search = lambda: _posted(where, simulations=16, think=True)
         with concurrent.futures.ThreadPoolExecutor() as pool:
             first = pool.submit(search)
@@ -172,7 +173,8 @@ def test_searches_wait_for_one_that_is_compiled(service, monkeypatch):
     monkeypatch.setattr(service, "_search", search)
     monkeypatch.setattr(service, "_compiled", set())
     monkeypatch.setattr("zero_app._play._http.MAX_WAITING", 3)
-    with _served(service, max_searches=1) as (where, _):
+    monkeypatch.setattr("zero_app._play._http.MAX_SEARCHES", 1)
+    with _served(service) as (where, _):
         with concurrent.futures.ThreadPoolExecutor() as pool:
             tabs = [pool.submit(_posted, where, simulations=16, think=True) for _ in range(4)]
             assert began.wait(30)
@@ -229,11 +231,11 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_again(service, monkey
 
 
 @contextlib.contextmanager
-def _served(*services, **options):
+def _served(*services):
     """Where a real server answers, and what connects to it."""
     with socket.create_server(("127.0.0.1", 0)) as listening, contextlib.ExitStack() as stack:
         where = listening.getsockname()
-        serving = server(application(services, *where, **options))
+        serving = server(application(services, *where))
         thread = threading.Thread(target=serving.run, args=([listening],))
         thread.start()
         try:

@@ -164,10 +164,10 @@ def test_bad_arguments_are_named(unhooked, given, message):
 
 def test_a_start_is_within_the_bound_and_so_is_the_belief_of_it():
     env, exact = LightDark(spread=30, bound=10.0), LightFilter()
-    keys = jr.split(jr.key(0), 2000)
-    starts = jax.jit(jax.vmap(lambda k: env.init(key=k)))(keys)
-    belief = exact.init(env, env.observe(env.init(key=jr.key(1))), key=jr.key(1))
-    drawn = jax.jit(jax.vmap(lambda k: exact.sample(env, belief, key=k)))(keys)
+    keys = jr.split(jr.key(0), (2, 2000))
+    starts = jax.jit(jax.vmap(lambda k: env.init(key=k)))(keys[0])
+    belief = exact.init(env, env.observe(env.init(key=jr.key(1))), key=jr.key(2))
+    drawn = jax.jit(jax.vmap(lambda k: exact.sample(env, belief, key=k)))(keys[1])
     for places in (starts.place, drawn.place):
         assert np.abs(places).max() == 10
         # 21 of 61 starts are at 10 or beyond it.

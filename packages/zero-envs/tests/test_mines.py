@@ -267,6 +267,7 @@ CONTRADICTIONS = [
 ]
 
 
+@pytest.mark.usefixtures("unhooked")
 def test_contradictions_are_named():
     boards = np.full((len(CONTRADICTIONS), 5, 7), -1, np.int32)
     for board, (cells, num_mines, reason) in zip(boards, CONTRADICTIONS, strict=True):

@@ -409,7 +409,11 @@ def test_worlds_keep_what_environments_promise(env, getkey):
         assert report.truncated > 0 and (report.terminated > 0 or type(env) is Tiger)
 
 
+@pytest.mark.usefixtures("unhooked")
 def test_numbers_of_numpy_are_numbers(getkey):
+    assert ENVS.Minesweeper(np.uint8(20), np.uint8(20), 40).num_actions == 400
+    light = ENVS.LightDark(slope=np.float64(1), start=(np.float64(2.0), np.float64(3.0)))
+    assert [*map(type, jax.tree.leaves(light))] == [*map(type, jax.tree.leaves(LightDark()))]
     same = ENVS.RockSample.of(np.int64(7), np.int64(8)), ENVS.RockSample.of(7, 8)
     assert eqx.tree_equal(*same)
     monsters = ENVS.Monsters(np.int64(6))

@@ -165,6 +165,12 @@ def check_number(owner: str, least: float, most: float, /, **fields: Any) -> Non
             raise ValueError(f"{owner}({name}={x!r}): it must be a finite number{allowed}.")
 
 
+def plain(x: Any) -> Any:
+    """A scalar of NumPy's as a number of Python's: what is computed from it keeps its dtype, and
+    does not overflow."""
+    return x.item() if isinstance(x, np.generic) else x
+
+
 def check_cells(owner: str, size: int, /, **fields: Any) -> None:
     """Raises a `ValueError` where a field of `owner` is not a tuple of different cells, pairs of
     integers from 0 to `size - 1`, and at least one."""

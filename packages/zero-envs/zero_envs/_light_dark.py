@@ -19,6 +19,7 @@ from ._environment import (
     check_state,
     checked_action,
     Observation,
+    plain,
     Transition,
 )
 from ._filtered import AbstractFilter
@@ -90,6 +91,8 @@ class LightDark(AbstractObservedEnvironment[LightDarkState]):
                 "must be 0, which stops."
             )
         self.num_actions = len(self.moves)
+        for name, x in vars(self).items():
+            setattr(self, name, jax.tree.map(plain, x))
 
     def __check_init__(self):
         if not isinstance(self.start, tuple) or len(self.start) != 2:

@@ -16,6 +16,7 @@ from ._environment import (
     check_state,
     checked_action,
     Observation,
+    plain,
     Transition,
 )
 from ._foreign import default_numerics, import_or_explain, raw_key
@@ -79,6 +80,9 @@ class Minesweeper(AbstractHiddenEnvironment[MinesweeperState]):
     hidden: bool = eqx.field(init=False, default=True)
 
     def __post_init__(self):
+        self.rows, self.columns, self.num_mines = map(
+            plain, (self.rows, self.columns, self.num_mines)
+        )
         self.num_actions = self.rows * self.columns
 
     def __check_init__(self):

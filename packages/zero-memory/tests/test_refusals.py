@@ -316,3 +316,21 @@ def test_minibatches_have_whole_numbers(number):
     full = buffer.add(buffer.init(rows(0)), rows(np.zeros((4, 8))))
     with pytest.raises(ValueError, match="number is"):
         buffer.minibatch(full, number, key=jr.key(0))
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_sizes_of_numpy_do_not_overflow():
+    many = np.int32(65536)
+    with pytest.raises(ValueError, match="give fewer than"):
+        TrajectoryBuffer(capacity=many, num_envs=many, batch_size=1, length=1)
+    eight = np.uint8(8)
+    for kind, more in (
+        (TrajectoryBuffer, {"length": 4, "period": 2}),
+        (PrioritisedTrajectoryBuffer, {"length": 4, "period": 2}),
+        (Latest, {"length": 8}),
+        (EpisodeBuffer, {}),
+    ):
+        given = {name: np.uint8(x) for name, x in more.items()}
+        found = kind(capacity=eight, num_envs=eight, batch_size=eight, **given)
+        assert hash(found) == hash(kind(capacity=8, num_envs=8, batch_size=8, **more))
+        assert type(found.capacity) is type(found.batch_size) is int

@@ -22,6 +22,7 @@ from ._checks import (
     check_sizes,
     check_state,
     is_known,
+    plain,
 )
 from ._distinct import distinct_ranks
 from ._rings import EpisodeState, finish, forget, repeat, settle, store
@@ -53,11 +54,11 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
     - `last`, `reward`, `discount`: functions that find these leaves in an item.
     """
 
-    capacity: int = eqx.field(static=True)
-    num_envs: int = eqx.field(static=True)
-    batch_size: int = eqx.field(static=True)
-    num_players: int = eqx.field(static=True, default=2)
-    num_shards: int = eqx.field(static=True, default=1)
+    capacity: int = eqx.field(static=True, converter=plain)
+    num_envs: int = eqx.field(static=True, converter=plain)
+    batch_size: int = eqx.field(static=True, converter=plain)
+    num_players: int = eqx.field(static=True, converter=plain, default=2)
+    num_shards: int = eqx.field(static=True, converter=plain, default=1)
     last: Callable[[Any], Array] = eqx.field(static=True, default=attrgetter("last"))
     reward: Callable[[Any], Array] = eqx.field(static=True, default=attrgetter("reward"))
     discount: Callable[[Any], Array] = eqx.field(static=True, default=attrgetter("discount"))

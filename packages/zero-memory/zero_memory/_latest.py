@@ -7,7 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from ._buffer import Batch
-from ._checks import as_array, check_sizes
+from ._checks import as_array, check_sizes, plain
 from ._distinct import distinct_ranks
 from ._windows import AbstractWindowBuffer, oldest, TrajectoryState
 
@@ -30,12 +30,12 @@ class Latest(AbstractWindowBuffer):
         is `length - 1`, but at least 1: a window starts with the last row of the one before it.
     """
 
-    capacity: int = eqx.field(static=True)
-    num_envs: int = eqx.field(static=True)
-    batch_size: int = eqx.field(static=True)
-    length: int = eqx.field(static=True)
-    period: int | None = eqx.field(static=True, default=None)
-    num_shards: int = eqx.field(static=True, default=1)
+    capacity: int = eqx.field(static=True, converter=plain)
+    num_envs: int = eqx.field(static=True, converter=plain)
+    batch_size: int = eqx.field(static=True, converter=plain)
+    length: int = eqx.field(static=True, converter=plain)
+    period: int | None = eqx.field(static=True, converter=plain, default=None)
+    num_shards: int = eqx.field(static=True, converter=plain, default=1)
 
     def __check_init__(self):
         self._check_sizes()

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import as_array, check_kind, check_priorities
+from ._checks import as_array, check_kind, check_priorities, plain
 from ._priorities import draw, no_priorities, Priorities, set_everywhere, set_some, totals
 from ._trajectory import TrajectoryBuffer
 from ._windows import oldest, TrajectoryState
@@ -55,14 +55,14 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         `optax.linear_schedule(0.4, 1.0, 100_000)`.
     """
 
-    capacity: int = eqx.field(static=True)
-    num_envs: int = eqx.field(static=True)
-    batch_size: int = eqx.field(static=True)
-    length: int = eqx.field(static=True)
-    period: int = eqx.field(static=True, default=1)
-    alpha: float = eqx.field(static=True, default=0.6)
+    capacity: int = eqx.field(static=True, converter=plain)
+    num_envs: int = eqx.field(static=True, converter=plain)
+    batch_size: int = eqx.field(static=True, converter=plain)
+    length: int = eqx.field(static=True, converter=plain)
+    period: int = eqx.field(static=True, converter=plain, default=1)
+    alpha: float = eqx.field(static=True, converter=plain, default=0.6)
     beta: float | Callable[[Int[Array, " shards"]], Array] = eqx.field(static=True, default=0.4)
-    num_shards: int = eqx.field(static=True, default=1)
+    num_shards: int = eqx.field(static=True, converter=plain, default=1)
 
     def __check_init__(self):
         self._buffer._check_sizes()

@@ -7,7 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from ._buffer import Batch
-from ._checks import check_sizes
+from ._checks import check_sizes, plain
 from ._windows import AbstractWindowBuffer, oldest, TrajectoryState
 
 
@@ -20,12 +20,12 @@ class TrajectoryBuffer(AbstractWindowBuffer):
     each shard.
     """
 
-    capacity: int = eqx.field(static=True)
-    num_envs: int = eqx.field(static=True)
-    batch_size: int = eqx.field(static=True)
-    length: int = eqx.field(static=True)
-    period: int = eqx.field(static=True, default=1)
-    num_shards: int = eqx.field(static=True, default=1)
+    capacity: int = eqx.field(static=True, converter=plain)
+    num_envs: int = eqx.field(static=True, converter=plain)
+    batch_size: int = eqx.field(static=True, converter=plain)
+    length: int = eqx.field(static=True, converter=plain)
+    period: int = eqx.field(static=True, converter=plain, default=1)
+    num_shards: int = eqx.field(static=True, converter=plain, default=1)
 
     def __check_init__(self):
         self._check_sizes()

@@ -50,7 +50,7 @@ class MLP(eqx.Module):
         included: without the bias a first layer could not tell features from a multiple of them."""
         check_sizes(in_size=in_size)
         check_each(widths=widths)
-        widths = tuple(widths)
+        widths = tuple(map(int, widths))
         check_function(activation=activation)
         check_choice(("none", "layer"), norm=norm)
         activated = widths if activate_final else widths[:-1]

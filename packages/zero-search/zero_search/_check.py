@@ -13,6 +13,14 @@ from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
 
+def plain_numbers(module: Any) -> None:
+    """Makes NumPy's scalars in the fields of a module Python's numbers, whose dtype gives way to
+    that of arrays, and which `equinox.filter_jit` does not trace."""
+    for name, value in vars(module).items():
+        plain = jax.tree.map(lambda x: x.item() if isinstance(x, np.generic) else x, value)
+        setattr(module, name, plain)
+
+
 def check_range(owner: str, least: float, most: float = math.inf, /, **fields: Any) -> None:
     """Raises where a hyperparameter of `owner` is not a finite number in `[least, most]`."""
     allowed = f", {least:g} or more" if least > -math.inf else ""

@@ -16,9 +16,9 @@ from ._chance import decision, Outcomes, widened
 from ._check import (
     check_count,
     check_kernels,
-    check_option,
     check_kinds,
     check_limits,
+    check_option,
     check_planted,
     check_positive,
     check_result,

@@ -24,6 +24,7 @@ from ._check import (
     check_own_carry,
     check_range,
     check_result,
+    plain_numbers,
 )
 from ._engine import search, search_in_rounds, SearchStats
 from ._forest import kernels_of
@@ -190,6 +191,9 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     max_return: float | None = None
     stop_early: bool = False
     kernels: str = "plain"
+
+    def __post_init__(self):
+        plain_numbers(self)
 
     def __check_init__(self):
         check_rules("TreeSearch", self)

@@ -10,7 +10,17 @@ from jaxtyping import Array
 
 from zero_envs import AbstractDiscreteEnvironment, Observation, Transition
 from zero_envs.testing import Nim
-from zero_train import collect, episode_metrics, RandomActor, start
+from zero_train import (
+    collect,
+    episode_metrics,
+    evaluate,
+    match,
+    PolicyActor,
+    RandomActor,
+    rollout,
+    start,
+)
+from zero_train._dispatch import dispatched
 
 
 ENVS, STEPS, BLOCKS = 6, 5, 5
@@ -125,3 +135,22 @@ def test_episodes_begin_after_each_number_of_random_moves_equally_often(opening_
 def test_an_opening_is_cut_short_before_the_move_that_ends_the_episode():
     state = start(Count(ends=2), RandomActor(), keys=jr.split(jr.key(0), 32), opening_plies=9).state
     assert set(np.asarray(state).tolist()) == {0, 1}
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_numbers_of_numpy_are_pythons():
+    """Equinox takes them for arrays, and would trace them."""
+    two, four, keys = np.int64(2), np.int64(4), jr.split(jr.key(0), 3)
+    env, actor = Nim(np.int64(7)), PolicyActor(_evenly, temperature=np.float64(1.0))
+    rows = rollout(env, actor, num_steps=four, num_envs=two, key=keys[0])
+    assert rows.action.shape == (2, 4)
+    played = match(env, actor, actor, num_games=two, max_steps=four, key=keys[1], opening_plies=two)
+    assert played.outcomes.shape == (2,)
+    result = evaluate(env, actor, num_episodes=two, max_steps=four, key=keys[2])
+    assert result.returns.shape == (2,)
+    repeated = dispatched(lambda number, x: jnp.stack([x] * number))
+    assert repeated(np.int64(3), jnp.zeros(())).shape == (3,)
+
+
+def _evenly(obs):
+    return jnp.zeros(3), jnp.zeros(())

@@ -10,7 +10,7 @@ import jaxtyping
 import numpy as np
 import pytest
 
-from zero_train import losses, returns
+from zero_train import losses, returns, update_target
 from zero_train._arrays import taken
 
 from .policies import Gaussian
@@ -172,3 +172,29 @@ def test_an_action_that_does_not_exist_is_nan(name, action):
     if not options:
         loss = lambda y: losses.masked_mean(function(**given | {learned: y}), jnp.float32(0))
         assert np.isfinite(jax.grad(loss)(given[learned])).all()
+
+
+@pytest.mark.parametrize("rate", [0.5, np.float64(0.5), np.float32(0.5), jnp.float32(0.5)])
+def test_a_target_keeps_its_dtypes(rate):
+    few, many = jnp.zeros(2, jnp.bfloat16), jnp.zeros(2)
+    moved = update_target((few, many), (few + 1, many + 1), rate)
+    assert [x.dtype for x in moved] == [jnp.bfloat16, jnp.float32]
+    assert all((x == 0.5).all() for x in moved)
+
+
+def test_numbers_of_numpy_do_not_widen_results():
+    half = np.float64(0.5)
+    jax.config.update("jax_enable_x64", True)
+    try:
+        rows = jnp.ones(4, jnp.float32)
+        found = jax.eval_shape(
+            lambda x: (
+                returns.lambda_returns(x, x, x, x < 0, lambda_=half),
+                returns.truncated_gae(x, x, x, x < 0, lambda_=half)[0],
+                losses.ppo_clip_loss(x[0], x[0], x[0], epsilon=half),
+            ),
+            rows,
+        )
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(found))

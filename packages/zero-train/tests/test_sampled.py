@@ -311,7 +311,7 @@ def test_a_policy_of_the_other_kind_is_named():
         return jax.eval_shape(lambda: ask(node, key=keys))
 
     with pytest.raises(ValueError, match="predicts a Gaussian; use a LatentPolicyModel"):
-        asked(LatentModel, lambda x: Gaussian(x[:DIMS]))
+        asked(LatentModel, lambda x: Gaussian(x[:DIMS], x[:DIMS]))
     with pytest.raises(ValueError, match="that predicts logits; use a LatentModel"):
         asked(LatentPolicyModel, lambda x: x[:DIMS])
 

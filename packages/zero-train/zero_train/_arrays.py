@@ -40,7 +40,9 @@ def check_axes(function: Callable[_P, _T]) -> Callable[_P, _T]:
     @ft.wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         bound = signature.bind(*args, **kwargs)
+        # In double precision a scalar of NumPy's would make the result one, unlike Python's.
         given = bound.arguments
+        given.update({k: float(x) for k, x in given.items() if isinstance(x, np.floating)})
         for name, kind in kinds.items():
             parts = get_args(annotations[name])
             if name not in given or (given[name] is None and type(None) in parts):

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from zero_envs import AbstractEnvironment
 
 from ._agent import AbstractActor
+from ._dispatch import plain
 from ._evaluation import check_parts
 from ._faults import check_faults
 from ._match import MatchResult, OPENING_PLIES, play_games
@@ -110,6 +111,7 @@ def challenge(
     the best actor stays where a move is wrong.
     """
     check_parts("challenge", env, challenger=challenger, best=best)
+    env, challenger, best = plain((env, challenger, best))
     new, new_static = eqx.partition(challenger, eqx.is_array)
     old, old_static = eqx.partition(best, eqx.is_array)
     if not eqx.tree_equal(new_static, old_static):
@@ -117,7 +119,7 @@ def challenge(
             "challenge(challenger, best): the two differ in more than the values of their arrays, "
             "so neither can take the other's place; build both in the same way, or use match"
         )
-    games = num_games, max_steps, key, opening_plies
+    games = *plain((num_games, max_steps)), key, plain(opening_plies)
     result = play_games(env, challenger, best, *games, mesh=None)
     check_faults("challenge", result.fault, "games")
     better = jnp.mean(result.outcomes, where=result.counts) > 0

@@ -15,6 +15,7 @@ from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transi
 from ._actors import RandomActor
 from ._agent import AbstractActor, Experience
 from ._checks import check_count
+from ._dispatch import plain
 from ._evaluation import check_parts, decide, Decision
 from ._faults import check_faults, faults
 from ._mesh import row_keys, select_rows, split_rows
@@ -238,7 +239,7 @@ def rollout(
     [`zero_train.collect`][]."""
     check_parts("rollout", env, actor=actor)
     check_count("rollout", num_steps=num_steps, num_envs=num_envs)
-    experience = _rollout(env, actor, num_steps, num_envs, key)
+    experience = _rollout(*plain((env, actor, num_steps, num_envs)), key)
     _check("rollout", env, experience)
     return experience
 

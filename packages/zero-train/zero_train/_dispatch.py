@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
 
@@ -31,6 +32,11 @@ class _Static:
         return structure.unflatten([next(rest) if x is None else x for x in leaves])
 
 
+def plain(tree: PyTree) -> PyTree:
+    """NumPy's scalars as Python's numbers: they would be traced as arrays are."""
+    return jax.tree.map(lambda x: x.item() if isinstance(x, np.generic) else x, tree)
+
+
 def _is_dynamic(x: Any) -> bool:
     return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
 
@@ -54,7 +60,7 @@ def dispatched(function: Callable[..., Any], **options: int) -> Any:
     inner = jax.jit(program, static_argnums=0)  # which takes no options of the compiler
 
     def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
-        leaves, structure = jax.tree.flatten(fixed)
+        leaves, structure = jax.tree.flatten(plain(fixed))
         arrays = [x for x in leaves if _is_dynamic(x)]
         return _Static(leaves, structure), arrays, given, donated
 

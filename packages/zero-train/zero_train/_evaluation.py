@@ -18,7 +18,7 @@ from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transi
 
 from ._agent import AbstractActor
 from ._checks import check_count, check_kind, check_positive, check_range, reals, within
-from ._dispatch import dispatched
+from ._dispatch import dispatched, plain
 from ._faults import check_faults, faults
 from ._mesh import global_rows, on_every_device, replicated, row_keys, select_rows
 
@@ -285,6 +285,7 @@ def evaluate(
     the end. The mesh is ignored then, and an episode depends on `num_episodes` too.
     """
     check_parts("evaluate", env, mesh, actor=actor)
+    env, actor, num_episodes, max_steps = plain((env, actor, num_episodes, max_steps))
     if isinstance(env, Hosted):
         result = _play_on_host(env, actor, num_episodes, max_steps, key)
     else:

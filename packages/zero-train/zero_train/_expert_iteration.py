@@ -198,44 +198,24 @@ class ExpertIteration(AbstractReanalysingAgent[ExpertIterationState]):
 
     @classmethod
     def alphazero(
-        cls,
-        network: Callable[..., Any],
-        optimiser: optax.GradientTransformation,
-        model: Callable[..., AbstractModel],
-        explorer: AbstractPlanner,
-        planner: AbstractPlanner,
-        *,
-        value_weight: float = 1.0,
-        value_mix: float = 0.0,
-        l2: float = 1e-4,
-        average_decay: float = 0.0,
-        keeps_states: bool = False,
-        player_model: Callable[..., AbstractModel] | None = None,
+        cls, *, l2: float = 1e-4, average_decay: float = 0.0, **parts: Any
     ) -> "ExpertIteration":
         """AlphaZero (Silver et al. 2018, https://doi.org/10.1126/science.aar6404): the value learns
         the [`zero_train.Outcomes`][] of whole episodes, which are not discounted.
 
         The target network acts. It is a moving average of the parameters, whose decay grows to
         `average_decay`, because the average of the first few steps would be mostly the random
-        start. A decay of 0 acts with the newest parameters. The other arguments are the attributes
-        of the class.
+        start. A decay of 0 acts with the newest parameters. The `parts` are other attributes of the
+        class.
         """
         check_range("ExpertIteration.alphazero", 0, 1, average_decay=average_decay)
         return cls(
-            network=network,
-            optimiser=optimiser,
-            model=model,
-            explorer=explorer,
-            planner=planner,
             gamma=1.0,
             value_target=Outcomes(),
-            value_weight=value_weight,
-            value_mix=value_mix,
             l2=l2,
             target_rate=ft.partial(_averaging_rate, average_decay),
             target_acts=True,
-            keeps_states=keeps_states,
-            player_model=player_model,
+            **parts,
         )
 
     def init(

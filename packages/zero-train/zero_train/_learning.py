@@ -131,8 +131,10 @@ def update_target(
         rate = jnp.where(updates % period == 0, rate, 0.0)
     elif period != 1:
         raise ValueError(f"`update_target(period={period})` needs `updates` as well.")
-    moved: Any = optax.incremental_update(params, target, rate)
-    return moved
+    # A rate that is an array makes parameters of fewer bits wider.
+    with jax.numpy_dtype_promotion("standard"):
+        moved: Any = optax.incremental_update(params, target, rate)
+    return jax.tree.map(lambda x, y: x.astype(y.dtype), moved, target)
 
 
 def loss_weights(batch: Batch) -> Float[Array, "*axes"]:

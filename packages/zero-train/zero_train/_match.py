@@ -15,6 +15,7 @@ from zero_envs import AbstractEnvironment
 from ._agent import AbstractActor
 from ._checks import check_count
 from ._collect import opened
+from ._dispatch import plain
 from ._evaluation import (
     acted,
     check_parts,
@@ -187,8 +188,9 @@ def match(
     as those of games with a wrong move.
     """
     check_parts("match", env, mesh, first=first, second=second)
-    env, first, second, key = replicated(mesh, (env, first, second, key))
-    result = play_games(env, first, second, num_games, max_steps, key, opening_plies, mesh)
+    games = plain((num_games, max_steps))
+    env, first, second, key = replicated(mesh, (*plain((env, first, second)), key))
+    result = play_games(env, first, second, *games, key, plain(opening_plies), mesh)
     check_faults("match", result.fault, "games")
     return result
 

@@ -7,8 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from zero_envs import (
@@ -23,7 +21,7 @@ from zero_envs import (
 )
 from zero_search import AbstractChanceModel, AbstractHiddenModel, AbstractProposalModel, Proposal
 
-from ._checks import check_kind
+from ._checks import check_kind, within
 from ._policies import masked
 
 
@@ -273,9 +271,7 @@ def discounted(step: tuple[State, Transition], gamma: float) -> Stepped[State]:
 
 def check_gamma(owner: str, gamma: float) -> None:
     """Raises where gamma is no discount factor of a model."""
-    if isinstance(gamma, Tracer):  # nobody knows it yet
-        return
-    if not (isinstance(gamma, int | float | np.integer | np.floating | Array) and 0 < gamma <= 1):
+    if not within(gamma, lambda x: (x > 0) & (x <= 1)) or jnp.ndim(gamma):
         raise ValueError(
             f"{owner}(gamma={gamma!r}) must be above 0 and at most 1; a discount of 0 means the end"
         )

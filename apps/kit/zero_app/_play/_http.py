@@ -63,16 +63,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def application(
-    services: Sequence[Service],
-    host: str,
-    port: int,
-    token: str | None = None,
-    max_searches: int = MAX_SEARCHES,
+    services: Sequence[Service], host: str, port: int, token: str | None = None
 ) -> Starlette:
     """The application that listens at an address, with the games of which a person chooses one.
-    Questions about games must bring the bearer `token`. So many may search at a time, some others
-    wait, and those that are more are told to come again."""
-    searches = threading.BoundedSemaphore(max_searches)
+    Questions about games must bring the bearer `token`. `MAX_SEARCHES` may search at a time, some
+    others wait, and those that are more are told to come again."""
+    searches = threading.BoundedSemaphore(MAX_SEARCHES)
     waiting = threading.BoundedSemaphore(MAX_WAITING)
     numbered = {str(number): service for number, service in enumerate(services)}
 
@@ -88,7 +84,7 @@ def application(
         if not question.searches:
             return _json(await run_in_threadpool(service.answer, question))
         if not await _acquired(searches, waiting, request):
-            said = f"{max_searches} searches are running and others wait; ask again in a second."
+            said = f"{MAX_SEARCHES} searches are running and others wait; ask again in a second."
             raise Refusal(503, said)
         try:
             # A search that is not waited for any more does not keep a server that stops.

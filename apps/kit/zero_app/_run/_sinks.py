@@ -18,7 +18,7 @@ from .._command._errors import UsageError, warn
 from ._background import in_background
 from ._disk import read_whole, write_whole
 from ._folder import RunFolder, Sink
-from ._lines import PART, RunError
+from ._lines import complaining, PART
 from ._options import MISSING, Options
 
 
@@ -81,12 +81,8 @@ class TensorBoardSink:
         self._writer.flush()
         self._flushed = time.monotonic()
 
-    @contextlib.contextmanager
-    def _complaining(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as e:
-            raise RunError(f"Events in {self._folder} cannot be written: {e.strerror}.") from e
+    def _complaining(self) -> contextlib.AbstractContextManager[None]:
+        return complaining(f"Events in {self._folder}", "written")
 
 
 class WandbSink:

@@ -37,6 +37,7 @@ async function begin(film) {
     back: () => show(shown - 1),
     on: () => show(shown + 1),
     end: () => show(last),
+    slide: () => show(Number(slider.value)),
     play: () => {
       if (shown === last) show(0);
       label("stop");
@@ -54,12 +55,7 @@ async function begin(film) {
     const by = event.target.dataset.by;
     if (by) film.go(by);
   });
-  slider.addEventListener("input", () => {
-    touched = Date.now();
-    used = film;
-    stop();
-    show(Number(slider.value));
-  });
+  slider.addEventListener("input", () => film.go("slide"));
   show(0);
 }
 
