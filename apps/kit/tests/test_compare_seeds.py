@@ -196,7 +196,7 @@ def test_a_single_run_beside_several_has_no_interval(two):
     alone, several = last_evaluation(groups, over_seeds(groups)).rows
     mean, others = two["slow"][0, -1].mean(), two["fast"][:, -1].mean()
     assert alone[4] == f"{mean:.4g}" and "(" in several[4]
-    assert several[5:] == [f"+{others - mean:.4g}", "", "1"]
+    assert several[5:] == [f"+{others - mean:.4g}", "1"]
 
 
 def test_only_shared_evaluations_count(two, capsys):

@@ -66,7 +66,13 @@ def start_jax(launch: Launch | None = None) -> None:
     if devices > 1:
         here = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
         if devices > here and "xla_force_host_platform_device_count" not in flags:
-            jax.config.update("jax_num_cpu_devices", devices)
+            try:
+                jax.config.update("jax_num_cpu_devices", devices)
+            except RuntimeError as e:
+                raise UsageError(
+                    f"--devices {asked.devices} was given, and JAX has started already; give it in "
+                    "a new process, before anything is computed."
+                ) from e
         # One thread more than devices: a call of LAPACK waits for the threads that it shares, so
         # calls of all devices at the same time would wait forever (jaxlib 0.10.2).
         os.environ.setdefault("NPROC", str(max(os.cpu_count() or 1, devices + 1)))

@@ -28,6 +28,8 @@ class List(AbstractCommand):
             return _print_closely(app, self.name)
         if len(names) == 1:
             return _print_closely(app, names[0])
+        if self.name.endswith(".py"):
+            raise UsageError(f"{self.name} was given; give {self.name}:Class, with its class.")
         if not names:
             bare = {name.rpartition("/")[2].lower(): name for name in every}
             close = difflib.get_close_matches(self.name.lower(), bare, 3, 0.4)

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import signal
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -57,10 +58,16 @@ def train(env: str, *, out: str | os.PathLike[str], **flags: Any) -> StoredRun:
     - `env`: an environment, as `zero list` names it.
     - `flags`: those of `zero train ENV`, with underscores; several values are a tuple or list.
 
+    It runs in the main thread, where signals stop it.
+
     **Raises:** [`zero_app.UsageError`][] for what the command refuses.
     """
     if "seeds" in flags:
         raise UsageError("seeds was given; call `train` for each seed, each with its own `out`.")
+    if "help" in flags:
+        raise UsageError(f"help was given; `zero train {env} --help` lists the flags.")
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("`train` was called in a thread; call it in the main one.")
     words = []
     for name, value in {"out": out, **flags}.items():
         said = name.replace("_", "-")

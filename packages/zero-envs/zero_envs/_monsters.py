@@ -21,6 +21,7 @@ from ._environment import (
     check_state,
     checked_action,
     Observation,
+    plain,
     Transition,
 )
 
@@ -153,6 +154,7 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
     hidden: bool = eqx.field(init=False, default=False)
 
     def __post_init__(self):
+        self.size = plain(self.size)
         self.num_outcomes = NUM_MOVES ** (1 + self.distractor) if self.moving else 1
 
     def __check_init__(self):
@@ -358,7 +360,7 @@ def moved(cell: Int16[Array, ""], move: Int[Array, ""], n: int) -> Int16[Array, 
     """The cell after a move. A move into a wall, or of a piece that is gone, has no effect."""
     x = jnp.clip(cell % n + jnp.asarray(_DX)[move], 0, n - 1)
     y = jnp.clip(cell // n + jnp.asarray(_DY)[move], 0, n - 1)
-    return jnp.where(cell == GONE, cell, (x + n * y).astype(jnp.int16))
+    return jnp.where(cell == GONE, cell, x + n * y)
 
 
 def motion(

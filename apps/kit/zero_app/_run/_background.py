@@ -1,5 +1,6 @@
 """Work in threads beside the main one, which hears no signal while it waits for XLA."""
 
+import atexit
 import concurrent.futures
 import contextlib
 import os
@@ -9,6 +10,16 @@ from typing import Any
 
 
 _THREAD = "zero-background"
+#: The most seconds that the end of a program waits for such a thread.
+_PATIENCE = 60
+
+
+@atexit.register
+def _wait() -> None:
+    """Python ends the process hard where a thread still compiles when it has run its last line."""
+    for thread in threading.enumerate():
+        if thread.name == _THREAD:
+            thread.join(_PATIENCE)
 
 
 def in_background(function: Callable[[], Any]) -> concurrent.futures.Future:

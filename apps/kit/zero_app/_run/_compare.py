@@ -131,10 +131,17 @@ def last_evaluation(groups: Groups, found: Found | None) -> Table:
     """What the last evaluations found, and the differences from the first run or configuration."""
     if found is None:
         header = ["", "run", "step", "mean (± is 95 %)", "difference (± is 95 %)", "p"]
-        return Table("Last evaluation", header, last_figures(groups), _TEST)
+        return _filled(header, last_figures(groups), _TEST)
     header = ["", "configuration", "runs", "step", "interquartile mean (95 %)"]
     header += ["difference (± is 95 %)", "p", "probability of improvement (95 %)"]
-    return Table("Last evaluation", header, seed_figures(found), _SEEDS)
+    return _filled(header, seed_figures(found), _SEEDS)
+
+
+def _filled(header: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> Table:
+    """A table without the columns that are empty, as the differences of one configuration are."""
+    columns = [i for i in range(len(header)) if not rows or any(row[i] for row in rows)]
+    pick = lambda row: [row[i] for i in columns]
+    return Table("Last evaluation", pick(header), [pick(row) for row in rows], note)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -149,7 +149,7 @@ def _first_player(
         then = "; give a player of this configuration."
         template(loop, player)
     except ValueError as e:
-        raise UsageError(f"--init {config.init}: {e}{then}") from e
+        raise UsageError(f"--init {config.init}: {str(e).rstrip('.')}{then}") from e
     return player
 
 
@@ -228,7 +228,7 @@ class _Steps:
         given up."""
         record, view = self.record, self.view
         expected = record.evaluation_seconds
-        compiles = ", and compiling its search" if expected is None else ""
+        compiles = ", and compiling it" if expected is None else ""
         what = f"evaluating the player of step {record.done}{compiles}"
         with view.waiting(what, expected), quiet_compiler():
             if not ended(evaluating, lambda: view.still() or given_up()):
