@@ -296,7 +296,9 @@ def test_what_does_not_fit_is_refused():
 
 def test_a_policy_of_the_other_kind_is_named():
     search = SampledSearch(TreeSearch(4), num_candidates=DRAWN)
-    parts = dict(network=Linear, optimiser=optax.sgd(0.1), explorer=search, planner=search)
+    parts: dict[str, Any] = dict(
+        network=Linear, optimiser=optax.sgd(0.1), explorer=search, planner=search
+    )
     with pytest.raises(ValueError, match=r"explorer=SampledSearch.*give record=zero_train.candid"):
         MuZero(**parts, model=LatentPolicyModel)
     with pytest.raises(ValueError, match=r"ExpertIteration\(explorer=SampledSearch"):

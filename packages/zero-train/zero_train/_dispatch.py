@@ -2,13 +2,16 @@
 
 import functools as ft
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
+
+
+Tree = TypeVar("Tree", bound=PyTree)
 
 
 class _Static:
@@ -32,7 +35,7 @@ class _Static:
         return structure.unflatten([next(rest) if x is None else x for x in leaves])
 
 
-def plain(tree: PyTree) -> PyTree:
+def plain(tree: Tree) -> Tree:
     """NumPy's scalars as Python's numbers: they would be traced as arrays are."""
     return jax.tree.map(lambda x: x.item() if isinstance(x, np.generic) else x, tree)
 
