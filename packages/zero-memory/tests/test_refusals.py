@@ -320,16 +320,17 @@ def test_minibatches_have_whole_numbers(number):
 
 @pytest.mark.usefixtures("unhooked")
 def test_sizes_of_numpy_do_not_overflow():
-    many = np.int32(65536)
+    many: Any = np.int32(65536)
     with pytest.raises(ValueError, match="give fewer than"):
         TrajectoryBuffer(capacity=many, num_envs=many, batch_size=1, length=1)
-    eight = np.uint8(8)
-    for kind, more in (
+    eight: Any = np.uint8(8)
+    kinds: tuple[tuple[Any, dict[str, int]], ...] = (
         (TrajectoryBuffer, {"length": 4, "period": 2}),
         (PrioritisedTrajectoryBuffer, {"length": 4, "period": 2}),
         (Latest, {"length": 8}),
         (EpisodeBuffer, {}),
-    ):
+    )
+    for kind, more in kinds:
         given = {name: np.uint8(x) for name, x in more.items()}
         found = kind(capacity=eight, num_envs=eight, batch_size=eight, **given)
         assert hash(found) == hash(kind(capacity=8, num_envs=8, batch_size=8, **more))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -542,7 +542,8 @@ def test_more_edges_than_32_bits_count_are_refused():
 @pytest.mark.usefixtures("unhooked")
 def test_numbers_of_numpy_are_pythons():
     """They overflow, are wider than arrays in double precision, and are traced by filter_jit."""
-    few, one, most = np.uint8(200), np.float64(1.5), np.int64(3)
+    few: Any = np.uint8(200)
+    one, most, kept = np.float64(1.5), np.int64(3), cast(Any, np.bool_(True))
     halving = lambda n: TreeSearch.gumbel(n, max_num_considered_actions=n)
     for found, wanted in (
         (TreeSearch.alphazero(few, c=one), TreeSearch.alphazero(200, c=1.5)),
@@ -551,7 +552,7 @@ def test_numbers_of_numpy_are_pythons():
     ):
         leaves, others = jax.tree.leaves(found), jax.tree.leaves(wanted)
         assert leaves == others and [*map(type, leaves)] == [*map(type, others)]
-    assert TreeSearch(few, reuse=np.bool_(True))._num_nodes == 401
+    assert TreeSearch(few, reuse=kept)._num_nodes == 401
 
 
 @pytest.mark.usefixtures("unhooked")
@@ -571,7 +572,7 @@ class FirstOfAll(AbstractRootRule):
     def prior(self, logits, *, key):
         return logits, jnp.zeros_like(logits)
 
-    def choose(self, simulation, number, root, inside):
+    def choose(self, simulation, num_simulations, root, inside):
         return jnp.zeros_like(inside, jnp.int8)
 
 

@@ -1,5 +1,7 @@
 """The returns and lengths of the episodes that end while acting."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -140,8 +142,8 @@ def test_an_opening_is_cut_short_before_the_move_that_ends_the_episode():
 @pytest.mark.usefixtures("unhooked")
 def test_numbers_of_numpy_are_pythons():
     """Equinox takes them for arrays, and would trace them."""
-    two, four, keys = np.int64(2), np.int64(4), jr.split(jr.key(0), 3)
-    env, actor = Nim(np.int64(7)), PolicyActor(_evenly, temperature=np.float64(1.0))
+    two, four, seven, keys = _TWO, 2 * _TWO, 3 * _TWO + 1, jr.split(jr.key(0), 3)
+    env, actor = Nim(seven), PolicyActor(_evenly, temperature=np.float64(1.0))
     rows = rollout(env, actor, num_steps=four, num_envs=two, key=keys[0])
     assert rows.action.shape == (2, 4)
     played = match(env, actor, actor, num_games=two, max_steps=four, key=keys[1], opening_plies=two)
@@ -149,7 +151,10 @@ def test_numbers_of_numpy_are_pythons():
     result = evaluate(env, actor, num_episodes=two, max_steps=four, key=keys[2])
     assert result.returns.shape == (2,)
     repeated = dispatched(lambda number, x: jnp.stack([x] * number))
-    assert repeated(np.int64(3), jnp.zeros(())).shape == (3,)
+    assert repeated(two + 1, jnp.zeros(())).shape == (3,)
+
+
+_TWO: Any = np.int64(2)
 
 
 def _evenly(obs):
