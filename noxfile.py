@@ -71,9 +71,11 @@ FLAGS = {
     "rbg": {"JAX_DEFAULT_PRNG_IMPL": "rbg"},
 }
 #: The benchmarks that let a trained player play, and the run folder that they take it from.
-TRAINED, RUN = ("search_leaves", "search_reuse"), ROOT / "runs" / "quick"
-#: How the names of benchmarks end that take hours, and so run only where they are named.
-HOURS = ("_speedrun", "_ablations", "_ntuple", "_figure", "_rules")
+TRAINED, RUN = ("search_leaves", "search_reuse", "search_rounds"), ROOT / "runs" / "quick"
+#: How the names of benchmarks end that take hours or need arguments, and so run only where they are
+#: named.
+HOURS = ("_speedrun", "_ablations", "_ntuple", "_figure", "_rules", "_headroom")
+HOURS += ("_dice", "_mines", "_planners", "_apart")
 #: Own tests must cover this many percent of a member's lines.
 COVERAGE = 85
 #: Of each member, tests that cross much of its code in seconds, to be run from its wheel.

@@ -96,7 +96,7 @@ class Config(AbstractTreeSearchConfig):
 
 
 #: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores, and
-#: `hour` less than an hour; `night` about two and a half hours, or more on slow ones.
+#: `hour` an hour or more; `night` about two and a half hours, or more on slow ones.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,

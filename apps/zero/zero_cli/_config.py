@@ -331,7 +331,7 @@ _TUNED: dict[tuple[str, Agent], dict[str, Any]] = {
     ("lightdark-5", "expert"): _LIGHT | {"gamma": 0.9, "value_scale": 0.1},
     ("pgx/backgammon", "alphazero"): _BACKGAMMON,
 }
-#: Connect Four's longer presets: most of an hour of two cores, and a night of two and a half.
+#: Connect Four's longer presets: about an hour of two cores, and a night of nearly three.
 _HOUR: dict[str, Any] = {
     "steps": 3600,
     "blocks": 3,
@@ -358,8 +358,8 @@ def presets(
     """The presets of an environment whose observations have `size` numbers, which `board` says to
     be a board or image.
 
-    `quick` takes minutes on two cores; `hour` and `night`, of Connect Four alone, less than an hour
-    and two and a half; `standard` needs an accelerator, and `tiny` runs all parts.
+    `quick` takes minutes on two cores; `hour` and `night`, of Connect Four alone, about an hour and
+    nearly three; `standard` needs an accelerator, and `tiny` runs all parts.
     """
     quick = Config(env=env, agent=agent)
     if size <= 32:
