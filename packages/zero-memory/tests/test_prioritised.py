@@ -263,6 +263,8 @@ def test_without_a_window_or_a_priority_all_weights_are_0():
     state = update(buffer, state, indices, np.zeros(16, np.float32))
     assert not np.asarray(sample(buffer, state, key=jr.key(0)).weights).any()
     assert not buffer.ready(state)
+    with pytest.raises(ValueError, match="no window has a priority above 0: wait until `ready`"):
+        buffer.sample(state, key=jr.key(0))
 
 
 def test_a_weight_of_0_is_never_picked():

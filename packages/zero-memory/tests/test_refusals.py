@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -335,3 +336,12 @@ def test_sizes_of_numpy_do_not_overflow():
         found = kind(capacity=eight, num_envs=eight, batch_size=eight, **given)
         assert hash(found) == hash(kind(capacity=8, num_envs=8, batch_size=8, **more))
         assert type(found.capacity) is type(found.batch_size) is int
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_copies_may_be_arrays_of_numpy():
+    buffer = _buffer()
+    state = buffer.init(rows(0))
+    given = rows(np.zeros((4, 5, 2)))
+    added = buffer.add(state, jax.tree.map(np.asarray, given))
+    assert eqx.tree_equal(added, buffer.add(state, given))

@@ -40,7 +40,8 @@ except ModuleNotFoundError as e:
         raise
 
     def __getattr__(name: str) -> typing.NoReturn:
-        if name in ("Latest", "PrioritisedTrajectoryBuffer", "TrajectoryBuffer"):
+        windows = "PrioritisedState", "PrioritisedTrajectoryBuffer", "TrajectoryBuffer"
+        if name in ("Latest", "TrajectoryState", *windows):
             raise ImportError(f"zero_memory.{name} needs flashbax: install zero-memory[windows].")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -252,4 +252,4 @@ class EpisodeBuffer(AbstractBuffer[EpisodeState]):
             raise ValueError(
                 f"{axes[-1]} copies of a move with capacity={self.capacity}: give 1 to capacity."
             )
-        return items
+        return jax.tree.map(jnp.asarray, items)  # a traced index would be refused by NumPy

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from ._buffer import AbstractBuffer, Batch
-from ._checks import as_array, check_kind, check_priorities, plain
+from ._checks import as_array, check_kind, check_priorities, is_known, plain
 from ._priorities import draw, no_priorities, Priorities, set_everywhere, set_some, totals
 from ._trajectory import TrajectoryBuffer
 from ._windows import oldest, TrajectoryState
@@ -118,6 +118,9 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         """
         check_kind(self, state, PrioritisedState)
         self._buffer._check_complete(state.rows)
+        total = jnp.sum(totals(state.priorities))
+        if is_known(total) and not total > 0:
+            raise ValueError("no window has a priority above 0: wait until `ready`.")
         keys = jax.vmap(lambda shard: jr.fold_in(key, shard))(state.rows.shard)
         num_draws = self.batch_size // self.num_shards
         env, window, probability = draw(state.priorities, num_draws, keys=keys)

@@ -201,6 +201,22 @@ def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
         fill(loop, init(loop, key=jr.key(1)))
 
 
+def test_a_buffer_that_takes_long_to_be_full_is_filled(monkeypatch):
+    """Ready after the last collection that is waited for, in Python as in XLA."""
+    monkeypatch.setattr("zero_train._step._MAX_FILLS", 2)
+    monkeypatch.setattr("zero_train._step._MAX_TIMES", 1)
+    buffer = TrajectoryBuffer(capacity=9, num_envs=16, batch_size=16, length=9)
+    loop = nim_loop(1, agent=Tally(), buffer=buffer, unroll_length=1)
+    state = init(loop, key=jr.PRNGKey(1))  # a key of the old kind will do
+    assert int(fill(loop, state).step) == 9
+
+
+def test_a_state_is_made_within_jit_of_a_known_key():
+    loop, key = nim_loop(1, agent=Tally()), jr.key(1)
+    traced = jax.eval_shape(lambda: init(loop, key=key))
+    assert eqx.tree_equal(traced, jax.eval_shape(lambda k: init(loop, key=k), key))
+
+
 WHERE: dict[str, Any] = {
     "last": lambda x: x.items["last"],
     "reward": lambda x: x.weights,

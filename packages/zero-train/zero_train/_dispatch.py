@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, PyTree
@@ -71,6 +72,8 @@ def dispatched(function: Callable[..., Any], **options: int) -> Any:
     def dispatch(*args: PyTree) -> Any:
         static, *arrays = arguments(*args)
         is_inner = any(isinstance(x, Tracer) for x in jax.tree.leaves(arrays))
+        # Within `jax.jit` whatever is computed is traced, also of what is known.
+        is_inner = is_inner or (bool(options) and isinstance(jnp.zeros(()), Tracer))
         return (inner if is_inner else jitted)(static, *arrays)
 
     def bound(fixed: Any) -> Callable[..., Any]:

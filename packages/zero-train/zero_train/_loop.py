@@ -123,7 +123,7 @@ class Loop(eqx.Module):
         check_kind("Loop", AbstractAgent, "an agent, such as an ExpertIteration", agent=self.agent)
         check_kind("Loop", AbstractBuffer, "a buffer of zero_memory", buffer=self.buffer)
         check_kind("Loop", Mesh, "a mesh, such as `data_mesh()`", mesh=self.mesh)
-        check_kind("Loop", int, "an integer", actor_devices=self.actor_devices)
+        check_count("Loop", 0, actor_devices=self.actor_devices)
         called = "a function `(row, *, key) -> row`"
         check_kind("Loop", Callable | None, called, augment=self.augment)
         check_count("Loop", unroll_length=self.unroll_length, num_updates=self.num_updates)
@@ -379,7 +379,7 @@ def _planned_anew(
     num_devices = loop.learner_mesh.size
     size = rows.size * num_devices // getattr(loop.buffer, "num_shards", num_devices)
     number = max(1, round(loop.reanalyse * size))
-    steps = np.arange(number, dtype=np.int32) * size // number
+    steps = (np.arange(number, dtype=np.int64) * size // number).astype(np.int32)
     starts = np.arange(0, rows.size, size, dtype=np.int32)
     okey, rkey = jr.split(key)
     chosen = (jr.randint(okey, (), 0, size, jnp.int32) + steps) % size

@@ -179,7 +179,9 @@ def _send(x: Array, sharding: NamedSharding) -> Array:
 
 def row_keys(key: PRNGKeyArray, rows: Int[Array, " rows"]) -> Key[Array, " rows"]:
     """One key a row, folded from the row's global index: splitting rows over devices changes
-    nothing."""
+    nothing. The key may be one of `jax.random.PRNGKey`."""
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jr.wrap_key_data(key)
     return jax.vmap(jr.fold_in, in_axes=(None, 0))(key, rows)
 
 

@@ -162,6 +162,11 @@ def masked(policy: Any, legal: Bool[Array, " actions"] | None) -> Any:
     one as it is."""
     if legal is None:
         return policy
+    if not hasattr(policy, "logits"):
+        raise ValueError(
+            f"the network predicts a {type(policy).__name__}, and the environment has discrete "
+            "actions; give it a head with logits, such as zero_nets.CategoricalHead."
+        )
     # Where nothing is legal, as on a final row, a softmax would be NaN, so nothing is masked.
     logits = jnp.where(legal | ~jnp.any(legal), policy.logits, -jnp.inf)
     return eqx.tree_at(lambda p: p.logits, policy, logits)

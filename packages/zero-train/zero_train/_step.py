@@ -42,8 +42,8 @@ from ._loop import (
 from ._mesh import by_rows, places, row_keys, send, split_places
 
 
-#: `fill` gives up after so many collections: no game is that long.
-_MAX_FILLS = 1_000
+#: `fill` gives up after so many collections, and once the buffer could be full several times.
+_MAX_FILLS, _MAX_TIMES = 1_000, 10
 #: So many unrolled updates of convolutions at most are one program; with one in each the two cores
 #: of a CPU made a step of four 10 to 20 % slower.
 _UNROLLED = 4
@@ -75,32 +75,36 @@ def template(loop: Loop, player: AbstractActor | None = None) -> LoopState:
 
 
 def fill(loop: Loop, state: LoopState) -> LoopState:
-    """Collects and stores, without learning, until the buffer is ready. It gives up where that is
-    not so after every environment could have filled it many times over.
+    """Collects and stores, without learning, until the buffer is ready. It gives up after 1 000
+    collections, or those that fill it ten times if these are more.
 
     Under `jax.vmap` or `jax.jit` it is one `while` loop of XLA, in which each state of a batch
     collects until its own buffer is ready.
     """
     check_kind("fill", LoopState, "what `zero_train.init` or `step` returned", state=state)
+    capacity = getattr(loop.buffer, "capacity", 0)
+    number = max(_MAX_FILLS, -(-_MAX_TIMES * capacity // loop.unroll_length))
     sizes = (f"{x}={getattr(loop.buffer, x)}" for x in _SIZES if hasattr(loop.buffer, x))
     said = (
         f"the {type(loop.buffer).__name__} ({', '.join(sizes)}) cannot be sampled after "
-        f"{_MAX_FILLS * loop.unroll_length} rows of each environment, whose episodes may be longer "
+        f"{number * loop.unroll_length} rows of each environment, whose episodes may be longer "
         "than what it keeps; give it more capacity or a smaller batch."
     )
     ready = lambda state: loop.buffer.ready(state.buffer)
     if isinstance(ready(state), Tracer):
-        most = state.step + _MAX_FILLS
+        most = state.step + number
         going_on = lambda state: ~ready(state) & (state.step < most)
         state = jax.lax.while_loop(going_on, ft.partial(_collected, loop), state)
         checked = eqx.error_if(state.step, ~ready(state), said)
         return dataclasses.replace(state, step=checked)
-    for _ in range(_MAX_FILLS):
+    for _ in range(number):
         if bool(ready(state)):
             return state
         state = _collected(loop, state)
-    close(state)
-    raise ValueError(said)
+    if not bool(ready(state)):
+        close(state)
+        raise ValueError(said)
+    return state
 
 
 def _collected(loop: Loop, state: LoopState) -> LoopState:

@@ -254,6 +254,15 @@ def mpo_loss(
     }
 
 
+def check_decoupled(owner: str, policy: Any) -> None:
+    """Raises where a policy has no mean and deviation to bound apart."""
+    if not isinstance(policy, DecoupledPolicy):
+        raise ValueError(
+            f"`{owner}` was given a `{type(policy).__name__}`, which has no `decouple`: it takes "
+            "Gaussian policies; for others use `mpo_loss` (a `TrustRegion`)."
+        )
+
+
 @check_axes
 def mpo_decoupled_loss(
     policy: DecoupledPolicy,
@@ -281,11 +290,7 @@ def mpo_decoupled_loss(
     **Returns:** the loss, and the metrics of `mpo_loss`, where `policy_loss`, `kl_loss`,
     `alpha_loss`, `alpha`, `kl` and `kl_relative` come twice, ending in `_mean` and `_stddev`.
     """
-    if not isinstance(policy, DecoupledPolicy):
-        raise ValueError(
-            f"`mpo_decoupled_loss` was given a `{type(policy).__name__}`, which has no `decouple`: "
-            "it takes Gaussian policies; for others use `mpo_loss` (a `TrustRegion`)."
-        )
+    check_decoupled("mpo_decoupled_loss", policy)
     target = fixed(target)
     if weights is None:
         weights = jnp.exp(nonparametric_policy(values, temperature, log_prior=log_prior))

@@ -198,7 +198,8 @@ def categorical_double_q_learning_loss(
     distributions: [`zero_train.losses.categorical_td_loss`][] of `action`, with the next action
     `argmax(selector)`; `jax.nn.softmax(next_logits) @ atoms` selects as the Q-learning of C51.
     """
-    chosen = finite(next_logits[jnp.argmax(selector)])
+    chosen = next_logits[jnp.argmax(selector)]
+    chosen = jnp.where(jnp.all(jnp.isneginf(chosen)), 0.0, chosen)
     return categorical_td_loss(at_action(logits, action), atoms, reward, discount, chosen)
 
 

@@ -8,7 +8,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, Shaped
 
 from .._checks import check_kind, check_positive
-from ._mpo import constrain, Dual, fixed, Losses, mpo_decoupled_loss, mpo_loss
+from ._mpo import check_decoupled, constrain, Dual, fixed, Losses, mpo_decoupled_loss, mpo_loss
 
 
 class AbstractTrustRegion(eqx.Module):
@@ -108,6 +108,7 @@ class DecoupledTrustRegion(_AbstractMPORegion):
     _loss: ClassVar[Callable[..., Losses]] = staticmethod(mpo_decoupled_loss)
 
     def constraint(self, policy: Any, target: Any, duals: dict[str, Dual]) -> Losses:
+        check_decoupled("DecoupledTrustRegion", policy)
         target = fixed(target)
         mean, stddev = policy.decouple(target)
         given = duals["alpha_mean"], self.epsilon_mean
