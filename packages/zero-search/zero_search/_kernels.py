@@ -9,7 +9,7 @@ and for tests.
 import dataclasses
 import functools as ft
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -237,7 +237,7 @@ def _evaluated(jaxpr: Jaxpr, narrow: Jaxpr, given: Sequence[Any], actions: int) 
         elif name in _ELEMENTWISE:
             found = [one.primitive.bind(*values, **one.params)]
         elif name in _REDUCTIONS:
-            axes, sizes = one.params["axes"], np.shape(other.invars[0].aval)
+            axes, sizes = one.params["axes"], cast(Any, other.invars[0].aval).shape
             wider = [axis for axis in axes if values[0].shape[axis] > sizes[axis]]
             reduced = ft.partial(_reduced, name, axes=axes, wider=wider, actions=actions)
             found = [_as_integers(reduced, values[0])]

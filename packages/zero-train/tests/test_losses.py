@@ -242,16 +242,19 @@ def test_categorical_q_learning(batch, double):
 
 
 def test_atoms_that_are_impossible_stay_so():
-    """And of a row without any nothing is left after the last move."""
-    logits, value = jnp.asarray([0.3, 0.0, -0.2]), (jnp.float32(0.0), jnp.float32(1.0))
-    support = np.asarray([-1.0, 0.0, 1.0], np.float32)
+    """And after the last move a row without any is no NaN."""
+    logits, support = jnp.asarray([0.3, 0.0, -0.2]), np.asarray([-1.0, 0.0, 1.0], np.float32)
+    action, reward, discount = jnp.int32(0), jnp.float32(0.0), jnp.float32(1.0)
+
+    def double(following, discount):
+        return losses.categorical_double_q_learning_loss(
+            logits[None], support, action, reward, discount, following[None], jnp.zeros(1)
+        )
+
     following = jnp.log(jnp.asarray([0.5, 0.5, 0.0]))
-    double = lambda following, *value: losses.categorical_double_q_learning_loss(
-        logits[None], support, 0, *value, following[None], jnp.zeros(1)
-    )
-    wanted = losses.categorical_td_loss(logits, support, *value, following)
-    np.testing.assert_allclose(double(following, *value), wanted, rtol=1e-6)
-    assert jnp.isfinite(double(jnp.full(3, -jnp.inf), value[0], jnp.float32(0.0)))
+    wanted = losses.categorical_td_loss(logits, support, reward, discount, following)
+    np.testing.assert_allclose(double(following, discount), wanted, rtol=1e-6)
+    assert jnp.isfinite(double(jnp.full(3, -jnp.inf), 0 * discount))
 
 
 @HUBER
