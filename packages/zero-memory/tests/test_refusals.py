@@ -325,14 +325,14 @@ def test_sizes_of_numpy_do_not_overflow():
     with pytest.raises(ValueError, match="give fewer than"):
         TrajectoryBuffer(capacity=many, num_envs=many, batch_size=1, length=1)
     eight: Any = np.uint8(8)
-    kinds: tuple[tuple[Any, dict[str, int]], ...] = (
+    kinds: tuple[tuple[Any, dict[str, Any]], ...] = (
         (TrajectoryBuffer, {"length": 4, "period": 2}),
         (PrioritisedTrajectoryBuffer, {"length": 4, "period": 2}),
         (Latest, {"length": 8}),
         (EpisodeBuffer, {}),
     )
     for kind, more in kinds:
-        given = {name: np.uint8(x) for name, x in more.items()}
+        given: dict[str, Any] = {name: np.uint8(x) for name, x in more.items()}
         found = kind(capacity=eight, num_envs=eight, batch_size=eight, **given)
         assert hash(found) == hash(kind(capacity=8, num_envs=8, batch_size=8, **more))
         assert type(found.capacity) is type(found.batch_size) is int
