@@ -7,13 +7,14 @@ advantages of its moves over the rule, on the boards that it meets. Moves that a
 So on a sample of the boards on which the rule guesses, other cells are opened first and the games
 are played to their end by the rule, on the same layouts of the posterior for all cells. A game
 counts 1 minus the sum of its risks. Cells of equal risk with as many hidden neighbours, and with as
-many of these beside a number, are of one kind, and one of each kind is tried.
+many of these beside a number, are of one kind, and one of each kind is tried. The rule's own value is the mean
+over the cells among which it draws.
 
 JSON lines, one for each number of open cells: `guesses` a game, and what all of them would add to
 the wins of a game, if each opened the best cell of its board. `gain` is an estimate of that on
 fresh layouts, so it is too small where the best was not found; `largest` is the largest mean of the
-layouts from which the best was chosen, so it is too large. Boards are those of the rule, and not of
-the better player, which differ in few guesses.
+layouts from which the best was chosen, so it is too large on the mean. Boards are those of the rule,
+and not of the better player.
 
     taskset -c 0 uv run python benchmarks/mines_headroom.py
 """
@@ -95,16 +96,19 @@ def canonical(board):
 
 
 def kinds(board, most):
-    """One cell of each kind, that of the rule first, and then those of the lowest risks."""
+    """One cell of each kind, those of the rule first, and then those of the lowest risks; and how
+    often the rule opens each kind."""
     hidden = board < 0
     risk = np.asarray(mine_posterior(board, MINES).probability).reshape(-1)
     around = np.asarray(near(jnp.asarray(hidden))).reshape(-1)
     edge = hidden & (np.asarray(near(jnp.asarray(~hidden))) > 0)
     informs = np.asarray(near(jnp.asarray(edge))).reshape(-1)
-    kind = {}
+    kind = collections.defaultdict(list)
     for cell in np.flatnonzero(hidden):
-        kind.setdefault((round(float(risk[cell]), 5), around[cell], informs[cell]), cell)
-    return np.array([kind[k] for k in sorted(kind) if k[0] < 1][:most], np.int32)
+        kind[round(float(risk[cell]), 5), around[cell], informs[cell]].append(cell)
+    names = [k for k in sorted(kind) if k[0] < 1][:most]
+    share = np.array([len(kind[k]) * (k[:2] == names[0][:2]) for k in names], np.float64)
+    return np.array([kind[k][0] for k in names], np.int32), share / share.sum()
 
 
 @jax.jit
@@ -114,9 +118,9 @@ def layouts(board, key):
 
 
 def advantages(board, number, most, seed):
-    """The largest advantage of another first cell, on the layouts from which it was chosen and on
-    as many fresh ones, and the standard error of that."""
-    cells = kinds(board, most)
+    """The largest advantage of a first cell, on the layouts from which it was chosen and on as many
+    fresh ones, each with the standard error."""
+    cells, share = kinds(board, most)
     draws = -(-2 * number // 1024)
     keys = jr.split(jr.key(seed), draws)
     mines = np.concatenate([layouts(board, k) for k in keys])[: 2 * number]
@@ -127,13 +131,14 @@ def advantages(board, number, most, seed):
         value = finish(boards, np.tile(mines, (len(cells), 1, 1)), np.repeat(cells, n), seed)
         return value.reshape(len(cells), n)
 
-    mean = play(cells, mines[:number], seed).mean(axis=1)
-    best = int(np.argmax(mean))
-    if not best:
-        return 0.0, 0.0, 0.0
-    rule, other = play(cells[[0, best]], mines[number:], seed + 1)
-    error = float(np.std(other - rule, ddof=1)) / number**0.5
-    return float(mean[best] - mean[0]), float(np.mean(other - rule)), error
+    found = play(cells, mines[:number], seed)
+    best = int(np.argmax(found.mean(axis=1)))
+    if share[best] == 1:
+        return 0.0, 0.0, 0.0, 0.0
+    tried = np.flatnonzero((share > 0) | (np.arange(len(cells)) == best))
+    fresh = play(cells[tried], mines[number:], seed + 1)
+    more = found[best] - share @ found, fresh[tried == best][0] - share[tried] @ fresh
+    return *(float(x.mean()) for x in more), *(float(x.std(ddof=1)) / number**0.5 for x in more)
 
 
 def main():
@@ -163,20 +168,23 @@ def main():
         equal = collections.defaultdict(list)
         for i in sample:
             equal[canonical(among[i])].append(among[i])
-        rows = []
+        rows, weights = [], []
         for i, same in enumerate(equal.values()):
             number = given.layouts * len(same)
-            rows += [advantages(same[0], number, given.cells, given.seed + 2 * i)] * len(same)
-        each, rate = np.array(rows), len(among) / given.games
-        # Of the guesses that were sampled, and of the layouts; equal boards share the latter.
-        errors = np.std(each, axis=0, ddof=1) / len(each) ** 0.5
+            rows.append(advantages(same[0], number, given.cells, given.seed + 2 * i))
+            weights.append(len(same) / len(sample))
+        each, weight, rate = np.array(rows), np.array(weights), len(among) / given.games
+        mean = weight @ each[:, :2]
+        # Of the guesses that were sampled, and of the layouts, which equal boards share.
+        between = weight @ np.square(each[:, :2] - mean) / (len(sample) - 1)
+        errors = np.sqrt(between + np.square(weight) @ np.square(each[:, 2:]))
         row = {
             "open": [least, most],
             "guesses": rate,
             "boards": len(equal),
-            "gain": rate * each[:, 1].mean(),
-            "gain_se": rate * (errors[1] if len(equal) > 1 else each[0, 2]),
-            "largest": rate * each[:, 0].mean(),
+            "gain": rate * mean[1],
+            "gain_se": rate * errors[1],
+            "largest": rate * mean[0],
             "largest_se": rate * errors[0],
             "seconds": time.perf_counter() - began,
         }

@@ -139,6 +139,18 @@ class OfFeatures(AbstractSelection):
         return jnp.sum(prior, axis=1) - jnp.sum(jnp.max(prior, axis=2), axis=1, keepdims=True)
 
 
+class Joined(AbstractSelection):
+    """Makes one axis of features and actions."""
+
+    def prepare(self, logits):
+        return PUCB().prepare(logits)
+
+    def score(self, node):
+        prior = jnp.where(node.prior > -jnp.inf, node.prior, -9.0)
+        flat = prior.reshape(prior.shape[0], -1)
+        return node.qvalues + jnp.sum(flat, axis=1, keepdims=True)
+
+
 class OfSigns(AbstractSelection):
     """Takes one feature of booleans."""
 
@@ -271,6 +283,7 @@ def test_every_rule_of_ours_lowers_to_a_gpu_kernel(selection, backup):
         (TreeSearch(4, selection=AboveLast(), kernels="pallas"), RandomTree(), "their mean"),
         (TreeSearch(4, backup=MeanOfQ(), kernels="pallas"), RandomTree(), "their mean"),
         (TreeSearch(4, selection=Threefold(), kernels="pallas"), RandomTree(), "of 3 features"),
+        (TreeSearch(4, selection=Joined(), kernels="pallas"), RandomTree(), "axis of both actions"),
         (
             TreeSearch(4, selection=UCB1(qtransform=Held(jnp.ones(6))), kernels="pallas"),
             RandomTree(),

@@ -245,6 +245,10 @@ def _evaluated(jaxpr: Jaxpr, narrow: Jaxpr, given: Sequence[Any], actions: int) 
             found = [_as_integers(ft.partial(_feature, **one.params), values[0])]
         else:
             raise _refusal(f"`{name}` in a rule")
+        for x, y in zip(found, other.outvars, strict=True):
+            sizes = zip(x.shape, cast(Any, y.aval).shape, strict=True)
+            if any(a != b and b != actions for a, b in sizes):
+                raise _refusal("an axis of both actions and features in a rule")
         known.update(zip(one.outvars, found, strict=True))
     return [read(x) for x in jaxpr.outvars]
 

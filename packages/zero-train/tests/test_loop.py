@@ -202,7 +202,7 @@ def test_a_buffer_that_is_never_ready_is_named(monkeypatch):
 
 
 def test_a_buffer_that_takes_long_to_be_full_is_filled(monkeypatch):
-    """Ready after the last collection that is waited for, in Python as in XLA."""
+    """It is ready after the last collection that is waited for."""
     monkeypatch.setattr("zero_train._step._MAX_FILLS", 2)
     monkeypatch.setattr("zero_train._step._MAX_TIMES", 1)
     buffer = TrajectoryBuffer(capacity=9, num_envs=16, batch_size=16, length=9)

@@ -7,7 +7,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from zero_envs import AbstractEnvironment
@@ -65,7 +64,8 @@ class BestSoFar(eqx.Module, Generic[Params]):
         for name, x in {"score": score, "step": step}.items():
             if not isinstance(x, int | float | np.number | Array | np.ndarray) or np.ndim(x):
                 raise ValueError(f"BestSoFar.update({name}={x!r}): give one number")
-        if not (isinstance(step, Tracer) or -1 <= step < 2**31):
+        # An array of JAX's has no more than 32 bits.
+        if not isinstance(step, Array) and not 0 <= step < 2**31:
             raise ValueError(f"BestSoFar.update(step={step!r}): must be from 0 to {2**31 - 1}")
         if _kind(params) != _kind(self.params):
             raise ValueError(
@@ -111,7 +111,9 @@ def challenge(
     the best actor stays where a move is wrong.
     """
     check_parts("challenge", env, challenger=challenger, best=best)
-    env, challenger, best = plain((env, challenger, best))
+    env, challenger, best, num_games, max_steps, opening_plies = plain(
+        (env, challenger, best, num_games, max_steps, opening_plies)
+    )
     new, new_static = eqx.partition(challenger, eqx.is_array)
     old, old_static = eqx.partition(best, eqx.is_array)
     if not eqx.tree_equal(new_static, old_static):
@@ -119,7 +121,7 @@ def challenge(
             "challenge(challenger, best): the two differ in more than the values of their arrays, "
             "so neither can take the other's place; build both in the same way, or use match"
         )
-    games = *plain((num_games, max_steps)), key, plain(opening_plies)
+    games = num_games, max_steps, key, opening_plies
     result = play_games(env, challenger, best, *games, mesh=None)
     check_faults("challenge", result.fault, "games")
     better = jnp.mean(result.outcomes, where=result.counts) > 0

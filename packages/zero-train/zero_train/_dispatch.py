@@ -64,7 +64,8 @@ def dispatched(function: Callable[..., Any], **options: int) -> Any:
     inner = jax.jit(program, static_argnums=0)  # which takes no options of the compiler
 
     def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
-        leaves, structure = jax.tree.flatten(plain(fixed))
+        leaves, structure = jax.tree.flatten(fixed)
+        leaves = [x.item() if isinstance(x, np.generic) else x for x in leaves]  # as `plain`
         arrays = [x for x in leaves if _is_dynamic(x)]
         return _Static(leaves, structure), arrays, given, donated
 

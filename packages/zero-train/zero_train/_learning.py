@@ -134,7 +134,7 @@ def update_target(
     # A rate that is an array makes parameters of fewer bits wider.
     with jax.numpy_dtype_promotion("standard"):
         moved: Any = optax.incremental_update(params, target, rate)
-    return jax.tree.map(lambda x, y: x.astype(y.dtype), moved, target)
+    return jax.tree.map(lambda x, y: jnp.asarray(x, jnp.result_type(y)), moved, target)
 
 
 def loss_weights(batch: Batch) -> Float[Array, "*axes"]:

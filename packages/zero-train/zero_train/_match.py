@@ -188,9 +188,11 @@ def match(
     as those of games with a wrong move.
     """
     check_parts("match", env, mesh, first=first, second=second)
-    games = plain((num_games, max_steps))
-    env, first, second, key = replicated(mesh, (*plain((env, first, second)), key))
-    result = play_games(env, first, second, *games, key, plain(opening_plies), mesh)
+    env, first, second, num_games, max_steps, opening_plies = plain(
+        (env, first, second, num_games, max_steps, opening_plies)
+    )
+    env, first, second, key = replicated(mesh, (env, first, second, key))
+    result = play_games(env, first, second, num_games, max_steps, key, opening_plies, mesh)
     check_faults("match", result.fault, "games")
     return result
 

@@ -76,7 +76,7 @@ def template(loop: Loop, player: AbstractActor | None = None) -> LoopState:
 
 def fill(loop: Loop, state: LoopState) -> LoopState:
     """Collects and stores, without learning, until the buffer is ready. It gives up after 1 000
-    collections, or those that fill it ten times if these are more.
+    collections, or as many as fill the buffer ten times, whichever is more.
 
     Under `jax.vmap` or `jax.jit` it is one `while` loop of XLA, in which each state of a batch
     collects until its own buffer is ready.

@@ -27,7 +27,8 @@ def in_background(function: Callable[[], Any]) -> concurrent.futures.Future:
     future = concurrent.futures.Future()
 
     def call() -> None:
-        future.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+        if not future.set_running_or_notify_cancel():  # it was cancelled, and cannot be any more
+            return
         try:
             future.set_result(function())
         except BaseException as e:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import json
 import os
 import pathlib
@@ -25,6 +24,8 @@ from ._stored import no_run
 
 #: Runs by the name of their configuration, in each group one for a seed.
 Groups = Mapping[str, Sequence[StoredRun]]
+#: Groups of runs, each with the folder that was given.
+Parts = list[list[tuple[str, StoredRun]]]
 #: The entries of a configuration that may differ in a group.
 _ANY = ("seed", *MAY_DIFFER)
 # The letters of a name that says what differs.
@@ -59,33 +60,35 @@ def grouped(runs: Sequence[tuple[str, StoredRun]]) -> dict[str, list[StoredRun]]
             f"runs of different environments were given, {' and '.join(worlds[:2])}, whose figures "
             "do not compare; give runs of one."
         )
-    groups, parts = {}, {}
+    parts: dict[tuple[str, str], Parts] = {}
     for given, run in runs:
         own = {key: value for key, value in run.config.items() if key not in _ANY}
-        _place(parts, [(given, run)], json.dumps(own, sort_keys=True), given)
-    for (kind, _, _), part in parts.items():  # what one folder has of a kind stays together
-        _place(groups, part, kind)
+        kind = json.dumps(own, sort_keys=True), given
+        _first_without([run], parts.setdefault(kind, [])).append((given, run))
+    kinds: dict[str, Parts] = {}
+    for (kind, _), split in parts.items():  # what one folder has of a kind stays together
+        for part in split:
+            members = [run for _, run in part]
+            _first_without(members, kinds.setdefault(kind, [])).extend(part)
+    groups = [group for every in kinds.values() for group in every]
     if len(groups) > MAX_SERIES:
         raise UsageError(
             f"runs of {len(groups)} configurations were given; give those of at most {MAX_SERIES}, "
             "with any number of seeds."
         )
-    members = [[run for _, run in group] for group in groups.values()]
-    origins = [dict.fromkeys(given for given, _ in group) for group in groups.values()]
+    members = [[run for _, run in group] for group in groups]
+    origins = [dict.fromkeys(given for given, _ in group) for group in groups]
     return dict(zip(_names(origins, members), members, strict=True))
 
 
-def _place(
-    groups: dict[Any, list[tuple[str, StoredRun]]],
-    runs: Sequence[tuple[str, StoredRun]],
-    *kind: str,
-) -> None:
-    """Adds runs to the first group of a kind that has none of their seeds."""
-    seeds = lambda some: {run.config.get("seed") for _, run in some}
-    number = next(
-        i for i in itertools.count() if not seeds(groups.get((*kind, i), [])) & seeds(runs)
-    )
-    groups.setdefault((*kind, number), []).extend(runs)
+def _first_without(runs: Sequence[StoredRun], groups: Parts) -> list[tuple[str, StoredRun]]:
+    """The first of the groups that has none of the seeds of these runs, or a new one."""
+    seeds = {run.config.get("seed") for run in runs}
+    for group in groups:
+        if seeds.isdisjoint(run.config.get("seed") for _, run in group):
+            return group
+    groups.append([])
+    return groups[-1]
 
 
 def _names(given: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[StoredRun]]) -> list[str]:

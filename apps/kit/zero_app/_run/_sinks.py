@@ -204,15 +204,14 @@ class BackgroundSink:
         """Waits until everything is logged and the sink is closed, but not for ever."""
         if self._thread.done():  # it failed, and empties no queue
             return
-        until, asked = time.monotonic() + self._patience, False
+        until = time.monotonic() + self._patience
         # It may fail while its queue is full, and then empties it no more.
         while not self._thread.done() and time.monotonic() < until:
             with contextlib.suppress(queue.Full):
-                if not asked:
-                    self._steps.put(None, timeout=_POLL)
-                asked = True
-            concurrent.futures.wait([self._thread], timeout=_POLL)
-        if not self._thread.done():
+                self._steps.put(None, timeout=_POLL)
+                break
+        left = max(0.0, until - time.monotonic())
+        if not concurrent.futures.wait([self._thread], timeout=left).done:
             self._lose(f"did not end within {self._patience:.0f} s; it may lack the last steps")
 
     def _send(self) -> None:

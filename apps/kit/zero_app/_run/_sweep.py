@@ -67,14 +67,17 @@ def sweep(
     objective = _Objective(sharing(app), config, asked, seeds, preset, space, number, ends, stop)
     print(f"the trials are in {url}; `optuna-dashboard {url}` shows them", flush=True)
     failures, stopped = (NonFiniteError, UsageError, RunError, _SuperfluousError), True
-    while ends is None or time.monotonic() < ends:
+    while True:
         trials = study.get_trials(deepcopy=False)
         of = lambda state, trials=trials: any(trial.state.name == state for trial in trials)
         enough = sum(_AGAIN not in x.user_attrs for x in trials) >= number
+        if enough and not of("WAITING") and not of("RUNNING"):
+            stopped = False
+            break
+        if stop.requested or (ends is not None and time.monotonic() >= ends):
+            print("the sweep is stopped; the same command goes on with it")
+            break
         if enough and not of("WAITING"):
-            if not of("RUNNING"):
-                stopped = False
-                break
             optuna.storages.fail_stale_trials(study)
             time.sleep(1)
             continue
@@ -82,9 +85,6 @@ def sweep(
             study.optimize(objective, n_trials=1, catch=failures)
         except (_StoppedError, KeyboardInterrupt):
             stop.requested = True
-        if stop.requested:
-            print("the sweep is stopped; the same command goes on with it")
-            break
     _finish(config, asked, study, trains, stopped=stopped)
 
 

@@ -80,8 +80,8 @@ def train(
 
     - `preset`: the name of the preset from which the report says what differs; by default the
         app's.
-    - `stop`: what asks to stop, made and read by the caller, and heard by this call alone; by
-        default signals and the end of `max_minutes`, counted from now on.
+    - `stop`: a `StopSignal` that the caller has made, and may ask afterwards whether to stop. It
+        replaces `max_minutes`, which count from this call on.
     - `told`: hears of each evaluation after its lines are written. What it raises ends the run.
 
     **Returns:** the run, or `None` where it was stopped before its first step.
@@ -211,6 +211,8 @@ class _Steps:
             return f"{self.stop.name} came"
         if self.stop.over:
             minutes = self.options.max_minutes
+            if minutes is None:
+                return "the time is over"
             return f"{minutes:g} minute{' is' if minutes == 1 else 's are'} over"
         return "one of the processes was told to stop"
 

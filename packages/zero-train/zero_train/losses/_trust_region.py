@@ -57,9 +57,19 @@ class _AbstractMPORegion(AbstractTrustRegion):
         return {name: x for name, x in vars(self).items() if not name.startswith("epsilon")}
 
     def loss(
-        self, policy: Any, target: Any, actions: Any, values: Any, duals: Any, **given: Any
+        self,
+        policy: Any,
+        target: Any,
+        actions: Shaped[Array, "actions ..."],
+        values: Float[Array, " actions"],
+        duals: dict[str, Dual],
+        *,
+        weights: Float[Array, " actions"] | None = None,
+        log_prior: Float[Array, " actions"] | None = None,
     ) -> Losses:
-        return self._loss(policy, target, actions, values, **self._bounds(), **duals, **given)
+        given: dict[str, Any] = {**self._bounds(), **duals}
+        given |= {"weights": weights, "log_prior": log_prior}
+        return self._loss(policy, target, actions, values, **given)
 
     def _bounds(self) -> dict[str, float]:
         return {name: x for name, x in vars(self).items() if name.startswith("epsilon")}

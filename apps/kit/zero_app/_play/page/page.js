@@ -196,6 +196,7 @@ async function undo() {
     return refresh("The game before is back.");
   }
   const now = ++turn;
+  const kept = [...plies];
   let last = plies.pop();
   // With what followed of itself: the player's reply, or cells that were opened around a zero.
   try {
@@ -206,6 +207,8 @@ async function undo() {
       last = plies.pop();
     }
   } catch (error) {
+    if (now !== turn) return;
+    plies.splice(0, plies.length, ...kept);
     return say(error.message, true);
   }
   refresh(`Taken back to before ${plies.length > 1 ? `move ${plies.length}` : "the first move"}.`);
