@@ -7,14 +7,14 @@ advantages of its moves over the rule, on the boards that it meets. Moves that a
 So on a sample of the boards on which the rule guesses, other cells are opened first and the games
 are played to their end by the rule, on the same layouts of the posterior for all cells. A game
 counts 1 minus the sum of its risks. Cells of equal risk with as many hidden neighbours, and with as
-many of these beside a number, are of one kind, and one of each kind is tried. The rule's own value is the mean
-over the cells among which it draws.
+many of these beside a number, are of one kind, and one of each kind is tried. The rule's own value
+is the mean over the cells among which it draws.
 
 JSON lines, one for each number of open cells: `guesses` a game, and what all of them would add to
 the wins of a game, if each opened the best cell of its board. `gain` is an estimate of that on
 fresh layouts, so it is too small where the best was not found; `largest` is the largest mean of the
-layouts from which the best was chosen, so it is too large on the mean. Boards are those of the rule,
-and not of the better player.
+layouts from which the best was chosen, so it is too large on the mean. Boards are those of the
+rule, and not of the better player.
 
     taskset -c 0 uv run python benchmarks/mines_headroom.py
 """
