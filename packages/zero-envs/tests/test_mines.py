@@ -277,7 +277,8 @@ def test_contradictions_are_named():
             mine_posterior(jnp.asarray(board), num_mines, max_states=8)
     # Beyond 32 bits they are not taken for others.
     hidden = np.full((1, 2), -1)
-    for board, number in ((hidden + 2**32, 1), (hidden, np.int64(2**32 + 1)), (hidden, 2**32 + 1)):
+    beyond: list[Any] = [(hidden + 2**32, 1), (hidden, np.int64(2**32 + 1)), (hidden, 2**32 + 1)]
+    for board, number in beyond:
         with pytest.raises(ValueError, match=r"the 4294967295 in|4294967297 mines for 2 hidden"):
             mine_posterior(board, number)
     layouts, found = wide(np.resize(boards, (BOARDS, 5, 7)), [x[1] for x in CONTRADICTIONS])
