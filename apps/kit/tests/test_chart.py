@@ -2,7 +2,7 @@ import re
 
 import numpy as np
 
-from zero_app import Series
+from zero_app import curve, plus_minus, Series
 from zero_app._run._chart import draw
 from zero_app._run._report import smoothed
 
@@ -29,3 +29,17 @@ def test_a_long_run_makes_no_longer_chart():
     )
     assert long is not None and short is not None
     assert len(long) < 1.2 * len(short)
+
+
+def test_percentages_that_differ_by_less_than_one_are_told_apart():
+    svg = draw([Series("", [1, 2, 3], [0.98, 0.99, 1.0])], percent=True)
+    written = re.findall(r"<text[^>]*>(.*?)</text>", svg or "")
+    ticks = [text for text in written if text.endswith("%")]
+    assert "98.5 %" in ticks and len({*ticks}) == len(ticks) > 3
+
+
+def test_an_error_that_is_not_known_is_not_drawn():
+    rows = [{"step": 1, "return_mean": -3.0, "return_se": np.nan, "episodes": 1}]
+    series = curve(rows, "return_mean", error="return_se")
+    assert series.error is not None and np.isnan(series.error).all()
+    assert draw([series]) is not None and plus_minus(-3.0, np.nan) == "-3"

@@ -115,6 +115,10 @@ def test_images_have_fewer_updates(env, updates):
     assert presets(env, "spo")["reference"].updates == 128
 
 
+def test_images_of_continuous_environments_have_fewer_updates():
+    assert presets("gymnasium/CarRacing-v3", "mpo")["quick"].updates == 16
+
+
 @pytest.mark.parametrize(
     "steps, blocks", [(51_200, 100), (51_201, 101), (1, 1), (512, 1), (513, 2)]
 )

@@ -395,8 +395,9 @@ def presets(env: str, agent: str) -> dict[str, Config]:
 
 def has_known_presets(env: str) -> bool:
     """Whether the presets follow from the name of an environment. Others make it, which starts JAX,
-    and brax takes seconds to import."""
-    return env == "cartpole" or (":" not in env and _continuous(env))
+    and brax takes seconds to import; some of Gymnasium's that are continuous show images."""
+    own = ":" in env or env.startswith("gymnasium/")
+    return env == "cartpole" or (not own and _continuous(env))
 
 
 @ft.cache

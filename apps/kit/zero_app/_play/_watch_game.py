@@ -13,6 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from zero_envs import AbstractDiscreteEnvironment, AbstractEnvironment, BraxEnvironment
 from zero_train import AbstractActor, AbstractLatentModel, PlanningActor
@@ -39,7 +40,9 @@ class Scene:
         if self.game is None:
             return self.said
         board = self.game.board.draw(self.game, plain=is_plain(console))
-        return Group(board, f"   {self.said}\n")
+        # Words of a game's own are no markup.
+        board = Text(board) if isinstance(board, str) else board
+        return Group(board, Text(f"   {self.said}\n"))
 
     def frame(self, seconds: float) -> Frame:
         """The picture that the environment renders, or else what a terminal shows."""

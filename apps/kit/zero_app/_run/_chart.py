@@ -155,7 +155,7 @@ def _dress(axes: Axes, axis: str, percent: bool) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=whole, steps=[1, 2, 4, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda v, _: f"{100 * v:.0f} %" if percent else f"{v:,.6g}")
+        FuncFormatter(lambda v, _: f"{100 * v:.4g} %" if percent else f"{v:,.6g}")
     )
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if whole else f"{v:.4g}"))
     axes.grid(axis="y")

@@ -118,7 +118,7 @@ def evaluation_charts(groups: Groups, found: Found | None) -> Iterator[Chart]:
             series = {
                 name: curve(by_name[name], one.name, name, error=one.bars) for name in by_name
             }
-            yield from _over_axes(groups, label.capitalize(), _BARS, series)
+            yield from _over_axes(groups, label[:1].upper() + label[1:], _BARS, series)
         return
     for (label, _), figures in found.items():
         series = {
@@ -130,7 +130,7 @@ def evaluation_charts(groups: Groups, found: Found | None) -> Iterator[Chart]:
             )
             for name, one in figures.items()
         }
-        yield from _over_axes(groups, label.capitalize(), _BANDS, series)
+        yield from _over_axes(groups, label[:1].upper() + label[1:], _BANDS, series)
     yield from _profiles(groups, found)
 
 

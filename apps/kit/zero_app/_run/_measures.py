@@ -19,9 +19,11 @@ def half_width(error: float, count: float = math.inf) -> float:
 
 
 def plus_minus(mean: float, error: float, count: float = math.inf) -> str:
-    """A mean with half of its 95 % interval, such as `3134 ± 934`, to two digits of that; the
-    arguments are those of [`zero_app.half_width`][]."""
+    """A mean with half of its 95 % interval, such as `3134 ± 934`, to two digits of that, or alone
+    where the error is not known. The arguments are those of [`zero_app.half_width`][]."""
     half = half_width(error, count)
+    if math.isnan(half):
+        return f"{mean:.4g}"
     if not half > 0:
         return f"{mean:.4g} ± {half:.4g}"
     digits = min(6, max(0, 1 - math.floor(math.log10(half))))

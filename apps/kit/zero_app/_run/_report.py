@@ -61,8 +61,8 @@ def curve(
     bars = None
     if error is not None:
         ends = (lambda row: (half_width(row[error]),) * 2) if isinstance(error, str) else error
-        # The ends of an interval may be rounded to the other side of the point.
-        lengths = [[max(0.0, length) for length in ends(row)] for row in rows]
+        # The ends of an interval may be rounded to the other side of the point, or not be known.
+        lengths = [[float(np.maximum(0.0, length)) for length in ends(row)] for row in rows]
         bars = [below for below, _ in lengths], [above for _, above in lengths]
     heights = [scale * row[name] for row in rows]
     return Series(label, [row["step"] for row in rows], heights, bars)
@@ -233,8 +233,10 @@ class StoredRun:
 
     @property
     def environment(self) -> str:
-        """The environment; of an app with one environment the name of its package."""
-        return str(self.config.get("env") or "".join(app_packages(self.folder)[:1]) or "unknown")
+        """The environment; of an app with one environment the name of its package, and after a
+        slash its `world` where it has several."""
+        name = self.config.get("env") or "".join(app_packages(self.folder)[:1]) or "unknown"
+        return "/".join(str(x) for x in (name, self.config.get("world")) if x is not None)
 
     def episodes(self) -> Iterator[Mapping[str, Any]]:
         """The lines of episodes.jsonl, one for each of `evaluations` that told of its episodes: the

@@ -74,9 +74,9 @@ class View:
             self._live.stop()
 
     def update(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """Shows a step, with metrics as in metrics.jsonl; a missing one is not shown. `timings` are
-        `seconds` (of this step) and any of `positions_per_second`, `games_per_second`,
-        `host_bytes` and `device_bytes`, of which earlier values are kept."""
+        """Shows a step, with metrics as in metrics.jsonl. `timings` are `seconds` (of this step)
+        and any of `positions_per_second`, `games_per_second`, `host_bytes` and `device_bytes`. Of what
+        is missing, such as the returns of a step in which no episode ended, earlier values stay."""
         self._step = step
         self._metrics.update(metrics)
         self._timings.update(timings)
@@ -156,7 +156,9 @@ class View:
             seconds = time.monotonic() - began
             known = expected is not None and seconds < expected
             progress = ProgressBar(total=expected, completed=seconds) if known else None
-            bar.add_row(progress or ProgressBar(pulse=True), f"{what}: {seconds:.0f} s{last_time}")
+            bar.add_row(
+                progress or ProgressBar(pulse=True), Text(f"{what}: {seconds:.0f} s{last_time}")
+            )
         else:
             state = f"{self._step}/{self._total} steps, {self._left()}"
             bar.add_row(ProgressBar(total=self._total, completed=self._step), state)
@@ -214,5 +216,5 @@ def _pairs(rows: Mapping[str, str]) -> Table:
     table.add_column(style="dim")
     table.add_column(justify="right", min_width=8)
     for label, value in rows.items():
-        table.add_row(label, value)
+        table.add_row(Text(label), Text(value))
     return table
