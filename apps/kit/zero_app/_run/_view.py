@@ -75,8 +75,9 @@ class View:
 
     def update(self, step: int, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """Shows a step, with metrics as in metrics.jsonl. `timings` are `seconds` (of this step)
-        and any of `positions_per_second`, `games_per_second`, `host_bytes` and `device_bytes`. Of what
-        is missing, such as the returns of a step in which no episode ended, earlier values stay."""
+        and any of `positions_per_second`, `games_per_second`, `host_bytes` and `device_bytes`. Of
+        what is missing, such as the returns of a step in which no episode ended, earlier values
+        stay."""
         self._step = step
         self._metrics.update(metrics)
         self._timings.update(timings)
