@@ -6,14 +6,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, PyTree
 
 
 def plain(x: Any) -> Any:
     """A scalar of NumPy's as a number of Python's, which does not overflow."""
-    return x.item() if isinstance(x, np.generic) else x
+    is_scalar = hasattr(x, "item") and not x.shape and not isinstance(x, Array)
+    return x.item() if is_scalar else x
 
 
 def check_sizes(buffer: Any, *names: str) -> None:
