@@ -16,9 +16,11 @@ from jaxtyping import Array, PyTree
 def plain_numbers(module: Any) -> None:
     """Makes NumPy's scalars in the fields of a module Python's numbers, whose dtype gives way to
     that of arrays, and which `equinox.filter_jit` does not trace."""
+    of_numpy = lambda x: isinstance(x, np.generic)
     for name, value in vars(module).items():
-        plain = jax.tree.map(lambda x: x.item() if isinstance(x, np.generic) else x, value)
-        setattr(module, name, plain)
+        if any(map(of_numpy, jax.tree.leaves(value))):
+            plain = jax.tree.map(lambda x: x.item() if of_numpy(x) else x, value)
+            setattr(module, name, plain)
 
 
 def check_range(owner: str, least: float, most: float = math.inf, /, **fields: Any) -> None:
