@@ -123,7 +123,8 @@ class Loop(eqx.Module):
         check_kind("Loop", AbstractAgent, "an agent, such as an ExpertIteration", agent=self.agent)
         check_kind("Loop", AbstractBuffer, "a buffer of zero_memory", buffer=self.buffer)
         check_kind("Loop", Mesh, "a mesh, such as `data_mesh()`", mesh=self.mesh)
-        check_count("Loop", 0, actor_devices=self.actor_devices)
+        whole = int | np.integer
+        check_kind("Loop", whole, "an integer", actor_devices=self.actor_devices)
         called = "a function `(row, *, key) -> row`"
         check_kind("Loop", Callable | None, called, augment=self.augment)
         check_count("Loop", unroll_length=self.unroll_length, num_updates=self.num_updates)
