@@ -72,10 +72,10 @@ FLAGS = {
 }
 #: The benchmarks that let a trained player play, and the run folder that they take it from.
 TRAINED, RUN = ("search_leaves", "search_reuse", "search_rounds"), ROOT / "runs" / "quick"
-#: How the names of benchmarks end that take hours or need arguments, and so run only where they are
-#: named.
-HOURS = ("_speedrun", "_ablations", "_ntuple", "_figure", "_rules", "_headroom")
-HOURS += ("_dice", "_mines", "_planners", "_apart")
+#: How the names of benchmarks end that run only where they are named: some take hours, and the last
+#: four need arguments.
+NAMED = ("_speedrun", "_ablations", "_ntuple", "_figure", "_rules", "_headroom")
+NAMED += ("_dice", "_mines", "_planners", "_apart")
 #: Own tests must cover this many percent of a member's lines.
 COVERAGE = 85
 #: Of each member, tests that cross much of its code in seconds, to be run from its wheel.
@@ -448,7 +448,7 @@ def bench(session: nox.Session) -> None:
         if name in TRAINED and not given and not RUN.exists():
             session.warn(f"{name} left out: first `uv run othello train --out runs/quick`")
             continue
-        if name.endswith(HOURS) and not given:
+        if name.endswith(NAMED) and not given:
             continue
         session.run("python", str(ROOT / "benchmarks" / f"{name}.py"), *options)
 

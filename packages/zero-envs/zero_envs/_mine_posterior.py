@@ -163,7 +163,7 @@ def _posterior(
 ) -> tuple[MinePosterior, Array]:
     """The posterior, and the layouts that `walk` makes from the numbers."""
     _check_kinds(call, board, num_mines, max_states)
-    # Numbers beyond 32 bits stay wrong, and are not taken for others.
+    # What 32 bits cannot hold would wrap to numbers that are allowed.
     kept = lambda x, least, most: x if isinstance(x, Tracer) else np.clip(x, least, most)
     args = kept(board, -2, 9), kept(num_mines, -1, np.size(board) + 1)
     args = [jnp.asarray(x, jnp.int32) for x in args]

@@ -65,7 +65,7 @@ def dispatched(function: Callable[..., Any], **options: int) -> Any:
 
     def arguments(fixed: Any, given: PyTree, *donated: PyTree) -> tuple[Any, ...]:
         leaves, structure = jax.tree.flatten(fixed)
-        leaves = [x.item() if isinstance(x, np.generic) else x for x in leaves]  # as `plain`
+        leaves = plain(leaves)
         arrays = [x for x in leaves if _is_dynamic(x)]
         return _Static(leaves, structure), arrays, given, donated
 

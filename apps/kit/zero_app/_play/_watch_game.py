@@ -40,7 +40,7 @@ class Scene:
         if self.game is None:
             return self.said
         board = self.game.board.draw(self.game, plain=is_plain(console))
-        # Words of a game's own are no markup.
+        # A string would be read as markup.
         board = Text(board) if isinstance(board, str) else board
         return Group(board, Text(f"   {self.said}\n"))
 

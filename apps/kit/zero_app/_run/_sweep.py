@@ -64,7 +64,7 @@ def sweep(
     number = min(asked.trials, len(grid_of(space)) if asked.sampler == "grid" else asked.trials)
     ends = None if asked.minutes is None else began + 60 * asked.minutes
     stop = StopSignal(None if ends is None else ends - time.monotonic())
-    objective = _Objective(sharing(app), config, asked, seeds, preset, space, number, ends, stop)
+    objective = _Objective(sharing(app), config, asked, seeds, preset, space, number, stop)
     print(f"the trials are in {url}; `optuna-dashboard {url}` shows them", flush=True)
     failures, stopped = (NonFiniteError, UsageError, RunError, _SuperfluousError), True
     while True:
@@ -173,7 +173,6 @@ class _Objective:
     preset: str
     space: Mapping[str, Any]
     number: int
-    ends: float | None
     stop: StopSignal
 
     def __call__(self, trial: Any) -> float:
@@ -198,12 +197,9 @@ class _Objective:
     def _worth(self, trial: Any, first: int) -> float:
         config = dataclasses.replace(self.config, **_chosen(trial, self.space))
         print(f"trial {first}: {_words(trial)}", flush=True)
-        left = None if self.ends is None else max(0.0, self.ends - time.monotonic()) / 60
         out = self.asked.out / f"trial-{first}"
         asked = self.asked
-        options = Options(
-            out=out, resume=True, launch=asked.launch, max_minutes=left, run_code=asked.run_code
-        )
+        options = Options(out=out, resume=True, launch=asked.launch, run_code=asked.run_code)
         values: list[float] = []
         for one, where in of_seeds(config, options, self.seeds):
             done, log = len(values) * self.app.num_steps(one), where.out / "evaluations.jsonl"
