@@ -203,6 +203,16 @@ def test_who_met_a_player_far_from_the_anchor_is_rated():
     assert ladder.ratings()["new"][0] == pytest.approx(9000)
 
 
+@pytest.mark.parametrize("apart", [1600.0, 2000.0, 4000.0])
+def test_known_players_may_be_far_apart(apart):
+    """Between them the likelihood is nearly flat, and a whole Newton step leads far away."""
+    scores = np.array([[0, 0, 2], [0, 0, 20], [398, 380, 0.0]])
+    fit = fit_elo(scores, scores + scores.T, known={1: apart}, prior=0)
+    lost = lambda x: 1 / (1 + 10 ** (x / 400))
+    best = optimize.brentq(lambda x: lost(x) + lost(x - apart) - 22 / 400, 0, apart + 2000)
+    assert fit.ratings[2] == pytest.approx(best)
+
+
 @pytest.mark.parametrize(
     "known", [{2: 0.0}, {-1: 0.0}, {1: math.nan}, {"a": 1.0}, {1.0: 3.0}, {1: "3"}, {0: 100.0}]
 )

@@ -89,7 +89,8 @@ def fit_elo(
         gradient, information = _derivatives(theta, scores, games)
         step = np.zeros_like(theta)
         step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
-        size = 1.0
+        # Where the likelihood is nearly flat, a whole step goes to where it is flatter still.
+        size = 4.0 / max(4.0, np.max(np.abs(step)))
         before = _log_likelihood(theta, scores)
         while size > 1e-12 and _log_likelihood(theta + size * step, scores) < before:
             size /= 2
