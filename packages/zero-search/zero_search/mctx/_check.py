@@ -40,7 +40,13 @@ def check_arguments(
         if np.shape(invalid_actions) != np.shape(logits):
             wanted = f"{list(np.shape(logits))}, the shape of root.prior_logits"
             _refuse("invalid_actions", invalid_actions, wanted)
-        _check_any_valid(invalid_actions)
+        known = not isinstance(invalid_actions, Tracer)
+        # Under `jit` a row without a valid action is filler.
+        if known and (rows := np.flatnonzero(np.asarray(invalid_actions).astype(bool).all(1))).size:
+            raise ValueError(
+                f"`invalid_actions`: every action is invalid in rows "
+                f"{rows[:8].tolist()} of {len(logits)}; leave at least one valid."
+            )
 
 
 def check_tree(tree: Any, root: Any) -> None:
@@ -84,18 +90,6 @@ def check_output(output: Any, embedding: PyTree, state: Any) -> None:
 def _check_fields(name: str, given: Any, fields: tuple[str, ...], hint: str) -> None:
     if not all(hasattr(given, field) for field in fields):
         raise ValueError(f"`{name}` is a {type(given).__name__}; {hint}.")
-
-
-def _check_any_valid(invalid: Array) -> None:
-    """Only where the mask is known: under `jit` a row without a valid action is filler."""
-    if isinstance(invalid, Tracer):
-        return
-    rows = np.flatnonzero(np.all(np.asarray(invalid).astype(bool), axis=1))
-    if rows.size:
-        raise ValueError(
-            f"`invalid_actions`: every action is invalid in rows "
-            f"{rows[:8].tolist()} of {invalid.shape[0]}; leave at least one valid."
-        )
 
 
 def _known_integer(x: Any) -> int:
