@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ._chance import sampled_step
 from ._check import batch_size, check_answer, check_belief, check_count, check_keys, check_kinds
@@ -143,7 +143,8 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         batch, number = check_belief(node, action)
         flat = lambda x: x.reshape(batch * number, *x.shape[2:])
         before = jax.tree.map(flat, node.particles)
-        keys, seed = _fates(node.seed, number)
+        key = jax.vmap(jr.key)(node.seed)
+        keys, seed = numbered(key, number), seeds(folded(key, number))
         actions = jnp.repeat(action, number)
         after, reward, discount, last = stepped(self.model, before, actions, keys.reshape(-1))
         signal = self.model.signal(before, actions, after)
@@ -185,14 +186,6 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
         sound = jnp.all((node.weights >= 0) & (node.weights < jnp.inf), axis=1)
         value = jnp.where(sound, jnp.where(known, value, 0.0), jnp.nan)
         return jnp.where(known[:, None], logits, -jnp.inf), value
-
-
-def _fates(
-    seed: UInt32[Array, " batch"], number: int
-) -> tuple[Key[Array, "batch particles"], UInt32[Array, " batch"]]:
-    """Every particle's key for one step, and the seed of the next one's."""
-    key = jax.vmap(jr.key)(seed)
-    return numbered(key, number), seeds(folded(key, number))
 
 
 _PerParticle = Float[Array, "batch particles"]
