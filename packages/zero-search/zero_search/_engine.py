@@ -24,7 +24,7 @@ from ._proof import among, Bounds, sealed
 from ._sample import folded, varying
 from ._stop import until_decided
 from ._tree import DISCOUNT, FINAL, planes, RAW, REWARD, Rules, statistics, Tree, UNSTORED, VALUE
-from ._types import Floats, Ints, Keys, NodeStatistics, PerAction
+from ._types import Floats, Ints, Keys, NodeStatistics, Number, PerAction
 from ._walk import (
     back_up,
     blank,
@@ -270,12 +270,9 @@ def fixed_for(
         after = stepped(model, node, action, step_key)
         return *after, *predicted(model, after[0], predict_key, width)
 
-    asked, keys = ft.partial(ask, params), key if callable(key) else ft.partial(_keys_of, key)
+    keys = key if callable(key) else lambda sim: (folded(key, 2 * sim), folded(key, 2 * sim + 1))
+    asked = ft.partial(ask, params)
     return Fixed(asked, rules, keys, choose_root, tree.prior[:, 0], kept, base, alive)
-
-
-def _keys_of(key: Keys, sim: int | Int[Array, ""]) -> KeyPair:
-    return folded(key, 2 * sim), folded(key, 2 * sim + 1)
 
 
 def _one_leaf(fixed: Fixed, sim: Int[Array, ""], loop: Loop) -> Loop:
@@ -391,7 +388,7 @@ def widened(fixed: Fixed, number: int) -> Fixed:
     return dataclasses.replace(fixed, keys=keys, prior=prior, kept=kept, base=base, alive=alive)
 
 
-def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: int | Int[Array, ""]) -> Found:
+def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: Number) -> Found:
     """Steps the model from the end of every walk, and evaluates what comes."""
     parent = fixed.base + walk.index
     before = forest.states(parent)

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from ._check import check_count, check_kinds, check_positive, check_range, check_result
 from ._forest import take
 from ._planner import Plan
 from ._rules import AbstractQTransform, CompletedByMixedValue, highest, transformed
 from ._sample import safe_softmax, sample_action, Temperature
-from ._types import Floats, Ints, Keys, PerAction, RootStatistics
+from ._types import Floats, Ints, Keys, Number, PerAction, RootStatistics
 
 
 class AbstractRootNoise(eqx.Module):
@@ -77,11 +77,7 @@ class AbstractRootRule(eqx.Module):
 
     @abc.abstractmethod
     def choose(
-        self,
-        simulation: int | Int[Array, ""],
-        num_simulations: int,
-        root: RootStatistics,
-        inside: Ints,
+        self, simulation: Number, num_simulations: int, root: RootStatistics, inside: Ints
     ) -> Ints:
         """Returns the action that a simulation takes at the root; it must be legal.
 
@@ -116,11 +112,7 @@ class PriorRoot(AbstractRootRule):
         return noisy, jnp.zeros_like(logits)
 
     def choose(
-        self,
-        simulation: int | Int[Array, ""],
-        num_simulations: int,
-        root: RootStatistics,
-        inside: Ints,
+        self, simulation: Number, num_simulations: int, root: RootStatistics, inside: Ints
     ) -> Ints:
         return inside
 
@@ -157,11 +149,7 @@ class SequentialHalving(AbstractRootRule):
         return logits, self.gumbel_scale * jax.vmap(draw)(key)
 
     def choose(
-        self,
-        simulation: int | Int[Array, ""],
-        num_simulations: int,
-        root: RootStatistics,
-        inside: Ints,
+        self, simulation: Number, num_simulations: int, root: RootStatistics, inside: Ints
     ) -> Ints:
         most = self.max_num_considered_actions
         table = np.asarray([halving(m, num_simulations) for m in range(most + 1)], np.float32)

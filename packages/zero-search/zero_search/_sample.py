@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jax.sharding import AxisType
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Key, UInt32
 
 from ._check import check_count, check_range
-from ._types import Floats, Ints, Keys, PerAction
+from ._types import Floats, Ints, Keys, Number, PerAction
 
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def split_rows(key: Keys, number: int) -> tuple[Keys, ...]:
     return jax.vmap(lambda k: tuple(jr.split(k, number)))(key)
 
 
-def folded(key: Key[Array, "*axes"], number: int | Int[Array, ""]) -> Key[Array, "*axes"]:
+def folded(key: Key[Array, "*axes"], number: Number) -> Key[Array, "*axes"]:
     """`jax.random.fold_in` of every key."""
     return jax.vmap(jr.fold_in, in_axes=(0, None))(key.reshape(-1), number).reshape(key.shape)
 

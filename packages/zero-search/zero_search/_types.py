@@ -14,6 +14,8 @@ Ints = Int[Array, " batch"]
 Floats = Float[Array, " batch"]
 Bools = Bool[Array, " batch"]
 PerAction = Float[Array, "batch actions"]
+#: A number that may be known while a search is traced, such as that of a simulation.
+Number = int | Int[Array, ""]
 
 # What a model's `predict` and `step` return: `(logits, value)`, `(next_node, reward, discount,
 # last)`.
