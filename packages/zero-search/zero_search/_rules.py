@@ -330,13 +330,8 @@ def prepare(
     """
     rows, actions = logits.shape
     prior = selection.prepare(logits)
-    check_result(
-        selection,
-        "prepare",
-        prior,
-        (rows, ..., actions),
-        "n features for every action of every row",
-    )
+    each = "n features for every action of every row"
+    check_result(selection, "prepare", prior, (rows, ..., actions), each)
     legal = logits > -jnp.inf
     # One after another: to score a new node XLA takes them apart again, for which it would write
     # the whole prior if it were masked at once.
