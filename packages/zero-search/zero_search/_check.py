@@ -313,12 +313,7 @@ def check_step(state: PyTree[Array], found: tuple[Any, ...], method: str = "step
         )
 
 
-_KINDS: dict[str, Any] = {
-    "float32": jnp.float32,
-    "float": jnp.floating,
-    "int": jnp.integer,
-    "bool": jnp.bool_,
-}
+_KINDS = dict(float32=jnp.float32, float=jnp.floating, int=jnp.integer, bool=jnp.bool_)
 
 
 def _fits(found: tuple[int, ...], shape: tuple[Any, ...]) -> bool:

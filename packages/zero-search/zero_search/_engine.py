@@ -227,9 +227,8 @@ def search_in_rounds(
             lanes = dataclasses.replace(lanes, alive=lanes.alive & real.T.reshape(-1))
             # Every round adds a level to a subtree at most.
             levels = min(before + rounds, max_nodes) if fresh else max_nodes
-            init = Loop.start(
-                lanes.base, forest, blank(width * batch, levels, rules), invalid, None
-            )
+            notes = blank(width * batch, levels, rules)
+            init = Loop.start(lanes.base, forest, notes, invalid, None)
             turn = ft.partial(_round, fixed, lanes, action.T.reshape(-1))
             first, after = np.int32(before), np.int32(before + rounds)
             end = jax.lax.fori_loop(first, after, turn, varying(init, fixed.base))

@@ -172,10 +172,8 @@ def _entering(
         visit = Visits(action, action, real, old, qvalue, count, node.raw_value, outcome, up.visits)
         node = with_visit(dataclasses.replace(node, count=count), visit)
         value = jnp.where(real, rules.value(node, None, outcome), old)
-        node, visit = (
-            dataclasses.replace(node, value=value),
-            dataclasses.replace(visit, value=value),
-        )
+        node = dataclasses.replace(node, value=value)
+        visit = dataclasses.replace(visit, value=value)
         return *rescored(rules, node, visit, marks[0] if marks else None, mark, None), visit
 
     shape = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.float32)

@@ -110,11 +110,8 @@ class Tree(eqx.Module):
         `prior` is what [`zero_search.Rules.prior`][] returned for the root's logits, which may
         carry noise: it reaches the root's row and no other.
         """
-        held = lambda t: (
-            jax.tree.map(lambda x: x[:, 0], t.state),
-            t.prior[:, 0],
-            t.node[:, 0, RAW],
-        )
+        first = lambda x: x[:, 0]
+        held = lambda t: (jax.tree.map(first, t.state), first(t.prior), t.node[:, 0, RAW])
         check_planted((node, prior, value), jax.eval_shape(held, self))
         # A legal set that shrank since the subtree was grown keeps neither visits nor outcomes.
         edge = self.edge[:, 0] * (prior[:, :1] > -jnp.inf).astype(jnp.float32)
