@@ -6,7 +6,7 @@ from typing import Any, Generic
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from ._check import check_count, check_kinds, check_range
 from ._model import (
@@ -18,7 +18,7 @@ from ._model import (
     stepped,
 )
 from ._sample import equal_rows, folded, inverted, split_rows, uniform, varying, where_rows
-from ._types import Bools, Floats, Ints, Keys, Node, Prediction, Stepped
+from ._types import Bools, Floats, Ints, Keys, Mask, Node, Prediction, Stepped
 
 
 class PlayoutModel(
@@ -133,7 +133,7 @@ class _Run(eqx.Module):
     """Playouts under way."""
 
     state: PyTree[Array]
-    legal: Bool[Array, "batch actions"]
+    legal: Mask
     value: Floats  # the evaluator's, of `state`
     going: Bools
     total: Floats  # rewards so far
@@ -141,11 +141,7 @@ class _Run(eqx.Module):
 
 
 def _run(
-    model: "PlayoutModel",
-    state: PyTree[Array],
-    legal: Bool[Array, "batch actions"],
-    value: Floats,
-    key: Keys,
+    model: "PlayoutModel", state: PyTree[Array], legal: Mask, value: Floats, key: Keys
 ) -> _Run:
     """Plays on from every row that has a legal action, until all have stopped."""
     played = model.model if model.playouts_in is None else model.playouts_in

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._model import AbstractPriorModel
 from ._tree import FINAL
-from ._types import Floats, NodeStatistics, PerAction
+from ._types import Floats, Mask, NodeStatistics, PerAction
 
 
 # Planes of `Tree.edge`, where bounds are kept.
@@ -50,11 +50,11 @@ class Bounds(eqx.Module):
         return cls(low, jnp.where(seen, edge[:, HIGH], most), most)
 
     @property
-    def known(self) -> Bool[Array, "batch actions"]:
+    def known(self) -> Mask:
         """Whether the return of an action is known exactly."""
         return self.low == self.high
 
-    def told(self, taken: Bool[Array, "batch actions"], low: Floats, high: Floats) -> "Bounds":
+    def told(self, taken: Mask, low: Floats, high: Floats) -> "Bounds":
         """The bounds once those of the actions `taken` are known to be `low` and `high`."""
         # Rounded, a sum of rewards may be more than the greatest return.
         low, high = (jnp.clip(x, -self.most, self.most)[:, None] for x in (low, high))
@@ -62,35 +62,33 @@ class Bounds(eqx.Module):
         lowered = jnp.where(taken, jnp.minimum(self.high, high), self.high)
         return Bounds(raised, lowered, self.most)
 
-    def of_node(self, legal: Bool[Array, "batch actions"]) -> tuple[Floats, Floats]:
+    def of_node(self, legal: Mask) -> tuple[Floats, Floats]:
         """The least and the greatest return of the nodes, whose player takes the best action."""
         some = jnp.any(legal, axis=1)
         low = jnp.max(jnp.where(legal, self.low, -self.most), axis=1)
         high = jnp.max(jnp.where(legal, self.high, -self.most), axis=1)
         return low, jnp.where(some, high, self.most)
 
-    def proven(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, " batch"]:
+    def proven(self, legal: Mask) -> Bool[Array, " batch"]:
         """Whether the returns of the nodes are known exactly."""
         low, high = self.of_node(legal)
         return jnp.any(legal, axis=1) & (low == high)
 
-    def better(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
+    def better(self, legal: Mask) -> Mask:
         """The legal actions that may be better than what the player is sure of."""
         return legal & (self.high > self.of_node(legal)[0][:, None])
 
-    def best(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
+    def best(self, legal: Mask) -> Mask:
         """The legal actions that no other one is better than for sure."""
         return legal & (self.high >= self.of_node(legal)[0][:, None])
 
-    def unknown(self, legal: Bool[Array, "batch actions"]) -> Bool[Array, "batch actions"]:
+    def unknown(self, legal: Mask) -> Mask:
         """The actions to search: those whose return is not known and may be better than what the
         player is sure of; at nodes that are proven, the best ones."""
         left = self.better(legal) & ~self.known
         return jnp.where(jnp.any(left, axis=1, keepdims=True), left, self.best(legal))
 
-    def playable(
-        self, legal: Bool[Array, "batch actions"], qvalues: PerAction, visits: PerAction
-    ) -> Bool[Array, "batch actions"]:
+    def playable(self, legal: Mask, qvalues: PerAction, visits: PerAction) -> Mask:
         """The actions that a plan may take.
 
         An action of unknown return may be taken if it may be better than what the player is sure of
@@ -113,7 +111,7 @@ def behind(reward: Floats, discount: Floats, low: Floats, high: Floats) -> tuple
     return jnp.minimum(one, other), jnp.maximum(one, other)
 
 
-def among(node: NodeStatistics, allowed: Bool[Array, "batch actions"]) -> NodeStatistics:
+def among(node: NodeStatistics, allowed: Mask) -> NodeStatistics:
     """The statistics as if no other actions than these were legal."""
     return dataclasses.replace(node, prior=jnp.where(allowed[:, None], node.prior, -jnp.inf))
 

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ._check import check_count, check_kinds, check_positive, check_range, check_result
 from ._forest import take
 from ._planner import Plan
 from ._rules import AbstractQTransform, CompletedByMixedValue, highest, transformed
 from ._sample import safe_softmax, sample_action, Temperature
-from ._types import Floats, Ints, Keys, Number, PerAction, RootStatistics
+from ._types import Floats, Ints, Keys, Mask, Number, PerAction, RootStatistics
 
 
 class AbstractRootNoise(eqx.Module):
@@ -170,9 +170,7 @@ class SequentialHalving(AbstractRootRule):
         return [(width, len(list(rounds))) for width, rounds in itertools.groupby(due.tolist())]
 
 
-def best_due(
-    root: RootStatistics, qtransform: AbstractQTransform, due: Bool[Array, "batch actions"]
-) -> Ints:
+def best_due(root: RootStatistics, qtransform: AbstractQTransform, due: Mask) -> Ints:
     """The best of `gumbel + logits + transformed Q` among the legal actions that are `due`."""
     return highest(jnp.where(due, root_scores(root, qtransform), -jnp.inf))
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._forest import take
 from ._proof import Bounds
-from ._types import PerAction
+from ._types import Mask, PerAction
 from ._walk import Fixed
 
 
@@ -36,9 +36,7 @@ def until_decided(
     return jax.lax.while_loop(going_on, after, (first, init))[1]
 
 
-def certain(
-    visits: PerAction, legal: Bool[Array, "batch actions"], left: Float[Array, ""]
-) -> Bool[Array, " batch"]:
+def certain(visits: PerAction, legal: Mask, left: Float[Array, ""]) -> Bool[Array, " batch"]:
     """Whether the most visited legal action, of equals the first one, stays so whatever the visits
     that are `left` go to, and has a visit."""
     visits = jnp.where(legal, visits, -1.0)

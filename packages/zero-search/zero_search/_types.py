@@ -14,6 +14,7 @@ Ints = Int[Array, " batch"]
 Floats = Float[Array, " batch"]
 Bools = Bool[Array, " batch"]
 PerAction = Float[Array, "batch actions"]
+Mask = Bool[Array, "batch actions"]
 #: A number that may be known while a search is traced, such as that of a simulation.
 Number = int | Int[Array, ""]
 
@@ -51,7 +52,7 @@ class NodeStatistics(eqx.Module):
         return self.prior[:, -1]
 
     @property
-    def legal(self) -> Bool[Array, "batch actions"]:
+    def legal(self) -> Mask:
         return self.prior[:, 0] > -float("inf")
 
 
@@ -76,15 +77,15 @@ class RootStatistics(eqx.Module):
 
     node: NodeStatistics
     logits: PerAction
-    known: Bool[Array, "batch actions"]
+    known: Mask
     kept: PerAction
     started: PerAction
     gumbel: PerAction
     num_legal: Ints
     ply: Ints
-    sound: Bool[Array, "batch actions"] | None = None
+    sound: Mask | None = None
 
     @property
-    def playable(self) -> Bool[Array, "batch actions"]:
+    def playable(self) -> Mask:
         """The actions that a plan may take: all legal ones, but for those that are proven worse."""
         return self.logits > -float("inf") if self.sound is None else self.sound
