@@ -296,11 +296,9 @@ def _solve(
     # Under `shard_map`, loop carries must vary over devices like the arguments do.
     zero = 0 * (board[:, 0, 0] + num_mines)
     zero += jnp.sum(numbers[..., 0] < 0, axis=1, dtype=jnp.int32)
-    problem = _Problem(
-        both=tables(jnp.concatenate([square, jnp.swapaxes(square, 1, 2)]), rows * columns),
-        num_mines=num_mines + zero,
-        numbers=numbers,
-    )
+    # All boards row by row, then all of them column by column.
+    both = tables(jnp.concatenate([square, jnp.swapaxes(square, 1, 2)]), rows * columns)
+    given = both, num_mines + zero, numbers
     nothing = zero.astype(jnp.float32) + jnp.nan
     found = _Solution(
         mantissa=nothing,
@@ -310,14 +308,16 @@ def _solve(
             (zero == 0)[:, None, None, None], (*numbers.shape[:2], rows, columns)
         ),
     )
-    attempts = zero
-    for stage, size in enumerate(_sizes(max_states)):
+    attempts, sizes = zero, [min(_FIRST, max_states)]
+    while sizes[-1] < max_states:
+        sizes.append(min(_FACTOR * sizes[-1], max_states))
+    for stage, size in enumerate(sizes):
         limit = 2 * stage + 2
         # With longer lists fewer boards are swept at once, which limits memory.
         chunk = boards if stage == 0 else max(1, boards * _FIRST // (2 * size))
         attempts, found = jax.lax.while_loop(
             lambda carry, limit=limit: jnp.any(carry[0] < limit),
-            ft.partial(_try, problem, walk, size, chunk, limit),
+            ft.partial(_try, *given, walk, size, chunk, limit),
             (attempts, found),
         )
     valid = jnp.all((board >= -1) & (board <= 8), axis=(1, 2))
@@ -332,23 +332,10 @@ def _solve(
     )
 
 
-def _sizes(max_states: int) -> list[int]:
-    sizes = [min(_FIRST, max_states)]
-    while sizes[-1] < max_states:
-        sizes.append(min(_FACTOR * sizes[-1], max_states))
-    return sizes
-
-
-class _Problem(NamedTuple):
-    """The tables of all boards row by row, then of all of them column by column, and arguments."""
-
-    both: Tables
-    num_mines: Int32[Array, " boards"]
-    numbers: Float32[Array, "boards layouts n"]
-
-
 def _try(
-    problem: _Problem,
+    both: Tables,
+    num_mines: Int32[Array, " boards"],
+    numbers: Float32[Array, "boards layouts n"],
     walk: _Walk,
     size: int,
     chunk: int,
@@ -359,10 +346,10 @@ def _try(
     attempts, found = carry
     boards, rows, columns = found.probability.shape
     index = jnp.argsort(attempts >= limit, stable=True)[:chunk]
-    attempt, num_mines = attempts[index], problem.num_mines[index]
+    attempt, num_mines = attempts[index], num_mines[index]
     turned = attempt % 2 == 1
     sweep = index + jnp.where(turned, boards, 0)
-    known = jax.tree.map(lambda x: x[..., sweep], problem.both)
+    known = jax.tree.map(lambda x: x[..., sweep], both)
     states, history = forward(known, num_mines, size)
     ends = finish(known, num_mines, states)
 
@@ -374,7 +361,7 @@ def _try(
         mantissa=ends.mantissa,
         exponent=ends.exponent,
         probability=back(marginals(known, history, ends)),
-        layouts=back(walk(known, history, ends, problem.numbers[index])),
+        layouts=back(walk(known, history, ends, numbers[index])),
     )
     # Boards that are already solved may fill the chunk; their results are dropped.
     due = attempt < limit
