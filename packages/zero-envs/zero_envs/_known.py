@@ -51,21 +51,12 @@ PGX_HIDDEN = frozenset({"kuhn_poker", "leduc_holdem"})
 # The games of pgx that are made as chance environments.
 _PGX_CHANCE = frozenset({"backgammon"})
 
-# The players of those games that do not have two: constructing a game to see them takes seconds.
-_PGX_PLAYERS = {
-    "2048": 1,
-    "minatar-asterix": 1,
-    "minatar-breakout": 1,
-    "minatar-freeway": 1,
-    "minatar-seaquest": 1,
-    "minatar-space_invaders": 1,
-    "sparrow_mahjong": 3,
-}
+_MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+# The games of pgx for one player: constructing a game to see its players takes seconds.
+_PGX_ALONE = frozenset({"2048", *(f"minatar-{name}" for name in _MINATAR)})
 
 #: The games of pgx whose steps draw.
-PGX_RANDOM = frozenset(
-    {"2048", "backgammon", *(x for x in _PGX_PLAYERS if x.startswith("minatar-"))}
-)
+PGX_RANDOM = _PGX_ALONE | {"backgammon"}
 
 #: The games of pgx that need a downloaded data file to be constructed.
 PGX_DOWNLOADED = frozenset({"bridge_bidding"})
@@ -226,10 +217,11 @@ def _playground_facts() -> dict[str, EnvironmentFacts | None]:
 def _pgx_names() -> dict[str, EnvironmentFacts | None]:
     ids = _assigned("pgx", "core.py", "EnvId")
     games = ast.literal_eval(ids.slice) if isinstance(ids, ast.Subscript) else ()
+    players = lambda x: 1 if x in _PGX_ALONE else 2
     facts = lambda x: EnvironmentFacts(
-        "discrete", _PGX_PLAYERS.get(x, 2), x in PGX_HIDDEN, chance=x in _PGX_CHANCE
+        "discrete", players(x), x in PGX_HIDDEN, chance=x in _PGX_CHANCE
     )
-    refused = {*PGX_DOWNLOADED, *(game for game, players in _PGX_PLAYERS.items() if players > 2)}
+    refused = {*PGX_DOWNLOADED, "sparrow_mahjong"}  # the latter has three players
     return {game: None if game in refused else facts(game) for game in games}
 
 
