@@ -204,11 +204,8 @@ def _step(
         truncated=jnp.asarray(after.truncated, jnp.bool_),
     )
     made = (without_keys(after.state), after.observation)
-    kept = jax.tree.map(
-        lambda old, new: jnp.where(state.over, old, _as_before(library, old, new)),
-        (state.position, state.observation),
-        made,
-    )
+    keep = lambda old, new: jnp.where(state.over, old, _as_before(library, old, new))
+    kept = jax.tree.map(keep, (state.position, state.observation), made)
     return AdaptedState(*kept, over=transition.last), transition
 
 
