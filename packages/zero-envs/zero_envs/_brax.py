@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from ._environment import check_count
 from ._foreign import (
@@ -125,11 +124,9 @@ def _mend_fluids() -> None:
     fluid: Any = sys.modules.get("brax.fluid")
     dropped = "a_min" not in inspect.signature(jnp.clip).parameters
     if fluid is not None and fluid.jp is jnp and dropped:
-        fluid.jp = types.SimpleNamespace(**{**vars(jnp), "clip": _clip})
-
-
-def _clip(x: Array, *bounds: Any, **named: Any) -> Array:
-    return jnp.clip(x, *bounds, **{name.removeprefix("a_"): y for name, y in named.items()})
+        now = lambda named: {name.removeprefix("a_"): x for name, x in named.items()}
+        clip = lambda *args, **named: jnp.clip(*args, **now(named))
+        fluid.jp = types.SimpleNamespace(**{**vars(jnp), "clip": clip})
 
 
 def _bounds(env: Any) -> Bounds:
