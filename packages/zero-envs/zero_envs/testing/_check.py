@@ -138,7 +138,11 @@ def _check_shapes(env: Any, num_envs: int) -> None:
     shapes = lambda name, *args: jax.eval_shape(batched(env, name), *args)
     keys = jax.eval_shape(lambda: jr.split(jr.key(0), num_envs))
     state = shapes("init", keys)
-    _check_state(state)
+    if name := key_leaf(state):
+        fail(
+            f"state{name} is a PRNG key, so a planner could foresee the future of a state; use the "
+            "key that step receives."
+        )
     observation = shapes("observe", state)
     _check_observation(env, observation, num_envs)
     action = jax.eval_shape(
@@ -240,14 +244,6 @@ def _check_attributes(env: Any) -> None:
     players = getattr(env, "num_players", 1)
     if type(players) is not int or players not in (1, 2):
         fail(f"num_players is {players!r}; it must be 1 or 2.")
-
-
-def _check_state(state: Any) -> None:
-    if name := key_leaf(state):
-        fail(
-            f"state{name} is a PRNG key, so a planner could foresee the future of a state; use the "
-            "key that step receives."
-        )
 
 
 def _check_result(result: Any, num_envs: int) -> None:
