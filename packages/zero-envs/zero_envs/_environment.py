@@ -155,11 +155,8 @@ def check_count(owner: str, least: int = 1, /, **sizes: Any) -> None:
 def check_number(owner: str, least: float, most: float, /, **fields: Any) -> None:
     """Raises a `ValueError` where a field of `owner` is not a finite number in a range."""
     for name, x in fields.items():
-        if not (
-            isinstance(x, int | float | np.integer | np.floating)
-            and least <= x <= most
-            and math.isfinite(x)
-        ):
+        number = isinstance(x, int | float | np.integer | np.floating)
+        if not (number and least <= x <= most and math.isfinite(x)):
             bounds = f" from {least:g} to {most:g}" if most < math.inf else f", {least:g} or more"
             allowed = bounds if least > -math.inf else ""
             raise ValueError(f"{owner}({name}={x!r}): it must be a finite number{allowed}.")

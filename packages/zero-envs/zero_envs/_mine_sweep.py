@@ -170,13 +170,12 @@ def forward(
     steps, words, boards = tables.mine.shape
     # Under `shard_map`, loop carries must vary over devices like the boards do.
     zero = (num_mines - num_mines)[:, None] + jnp.zeros((1, size), jnp.int32)
-    none = zero != 0
     states = States(
         lacking=jnp.broadcast_to(zero.astype(jnp.uint32)[None], (words, boards, size)),
         used=zero,
         weight=jnp.where(jnp.arange(size)[None] == 0, 1.0, zero.astype(jnp.float32)),
         exponent=zero[:, 0],
-        lost=none[:, 0],
+        lost=zero[:, 0] != 0,
     )
     pointers = jnp.broadcast_to(zero.astype(jnp.int16)[None], (steps, boards, size))
     shares = jnp.broadcast_to(zero.astype(jnp.float32)[None], (steps, boards, size))
@@ -213,10 +212,7 @@ def _advance(
     twin = _along_first(jnp.max, jnp.where(same, index[None, :, None], -1))
     fresh = mined_ok & ~_along_first(jnp.any, _equal(first, safe_ok, second, mined_ok))
     source, count = _compact(jnp.concatenate([safe_ok, fresh], axis=1), size)
-
-    def pick(x: Array, index: Array) -> Array:
-        return jnp.take_along_axis(x, index, axis=-1)
-
+    pick = lambda x, index: jnp.take_along_axis(x, index, axis=-1)
     exists = index[None] < jnp.minimum(count, size)[:, None]
     is_safe = source < size
     parent = jnp.where(is_safe, source, source - size)

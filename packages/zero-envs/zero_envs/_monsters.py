@@ -234,9 +234,8 @@ class Monsters(AbstractChanceEnvironment[MonstersState]):
         agent, target, distractor = fight(agent, target, distractor, afterstate.held)
         pieces = jnp.stack([agent, target, distractor, *items])
         over, time = afterstate.over, afterstate.time + 1
-        late = time >= self.time_limit
         killed = (agent == GONE) | (target == GONE) | (self.distractor & (distractor == GONE))
-        last = killed | late
+        last = killed | (time >= self.time_limit)
         ends = killed if self.truncate else last
         lost = jnp.where(ends, jnp.float32(-1.0), jnp.float32(0.0 - self.step_penalty))
         reward = jnp.where((target == GONE) & (agent != GONE), jnp.float32(1.0), lost)
