@@ -50,14 +50,10 @@ class RNN(eqx.Module):
         """
         check_sizes(in_size=in_size, hidden_size=hidden_size, layers=layers)
         check_function(cell=cell)
+        sizes = [in_size] + [hidden_size] * (layers - 1)
         self.cells = tuple(
-            cell(
-                hidden_size if i else in_size,
-                hidden_size,
-                dtype=jnp.float32,
-                key=jr.fold_in(key, i),
-            )
-            for i in range(layers)
+            cell(size, hidden_size, dtype=jnp.float32, key=jr.fold_in(key, i))
+            for i, size in enumerate(sizes)
         )
         self.in_size = in_size
         self.out_size = hidden_size
