@@ -88,11 +88,8 @@ class ValueSupport(eqx.Module):
     def limits(self) -> tuple[float, float]:
         """The least and the largest scalar that is not clipped."""
         with jax.ensure_compile_time_eval():
-            least, most = (
-                float(self._scalar(jnp.asarray(x, jnp.float32)))
-                for x in (self.minimum, self.maximum)
-            )
-        return least, most
+            least, most = self._scalar(jnp.asarray([self.minimum, self.maximum], jnp.float32))
+            return float(least), float(most)
 
     def encode(self, value: Float[Array, ""]) -> Float[Array, " atoms"]:
         """The two-hot probabilities of `value`."""
