@@ -1,5 +1,6 @@
 """Checks of the sizes, parameters and inputs of networks and distributions."""
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -124,10 +125,8 @@ def numbers(x: Any) -> Any:
     array = x
     if isinstance(x, int | float | list | tuple):
         traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x))
-        try:
+        with contextlib.suppress(TypeError, ValueError):
             array = jnp.asarray(x if traced else np.asarray(x))
-        except (TypeError, ValueError):
-            pass
     dtype = getattr(array, "dtype", None)
     if dtype is None or not any(jnp.issubdtype(dtype, of) for of in _REAL):
         given = repr(x) if dtype is None else f"An array of {dtype}"

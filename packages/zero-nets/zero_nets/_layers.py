@@ -107,8 +107,7 @@ class ResidualBlock(eqx.Module):
     def __init__(self, channels: int, norm: str, *, key: PRNGKeyArray):
         check_sizes(channels=channels)
         check_choice(("none", "layer"), norm=norm)
-        layer = norm == "layer"
-        self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if layer else None
+        self.norms = (ChannelNorm(channels), ChannelNorm(channels)) if norm == "layer" else None
         first_key, last_key = jr.split(key)
         self.convs = (
             Conv(channels, channels, key=first_key),
