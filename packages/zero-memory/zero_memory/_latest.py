@@ -101,7 +101,6 @@ class Latest(AbstractWindowBuffer):
     def epoch(self, state: TrajectoryState, *, key: PRNGKeyArray) -> Batch:
         """All minibatches of one epoch, `[minibatches, batch, length]`; see
         [`zero_memory.Latest.minibatch`][]."""
-        self._check_complete(state)
         numbers = jnp.arange(self.num_minibatches, dtype=jnp.int32)
         return jax.vmap(lambda number: self.minibatch(state, number, key=key))(numbers)
 
