@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from zero_app import loop_of, UsageError
 from zero_envs import load_class, own_code
@@ -161,7 +161,7 @@ def _perceptron(config: Config, world: World, *, key: PRNGKeyArray) -> ActorCrit
     torso = MLP(world.size, (width,) * config.blocks, activation=jax.nn.silu, key=tkey)
     num_values = 1 if alphazero else SUPPORT.num_atoms
     value = MLP(width, (num_values,), activate_final=False, key=vkey)
-    bounded = eqx.nn.Lambda(ft.partial(_bounded, world.max_return))
+    bounded = eqx.nn.Lambda(lambda value: world.max_return * jnp.tanh(value[0]))
     return ActorCritic(
         _policy(config, world, width, key=pkey),
         Chain(value, bounded) if alphazero else value,
@@ -176,7 +176,3 @@ def _policy(config: Config, world: World, width: int, *, key: PRNGKeyArray) -> A
     if config.samples:
         return MultiDiscreteHead(width, world.num_actions, key=key)
     return MLP(width, (world.num_actions,), activate_final=False, key=key)
-
-
-def _bounded(most: float, value: Float[Array, "1"]) -> Float[Array, ""]:
-    return most * jnp.tanh(value[0])
