@@ -295,12 +295,9 @@ class _Symmetries(NamedTuple):
 
 def _neighbours(side: int) -> Int[np.ndarray, "cells 5"]:
     """The cell after each move, -1 for a wall."""
-    table = np.full((side**2, len(_MOVES)), -1)
-    for y, x in np.ndindex(side, side):
-        for i, (dx, dy) in enumerate(_MOVES):
-            if 0 <= x + dx < side and 0 <= y + dy < side:
-                table[y * side + x, i] = (y + dy) * side + x + dx
-    return table
+    board = np.pad(np.arange(side**2).reshape(side, side), 1, constant_values=-1)
+    near = [board[1 + dy : 1 + dy + side, 1 + dx : 1 + dx + side] for dx, dy in _MOVES]
+    return np.stack(near, axis=-1).reshape(-1, len(_MOVES))
 
 
 def _motion(side: int, sight: float, aggression: float) -> Float[np.ndarray, "prey cells cells"]:
