@@ -17,6 +17,7 @@ from zero_envs import (
     AbstractDiscreteEnvironment,
     AbstractEnvironment,
     AbstractFactoredEnvironment,
+    AbstractObservedEnvironment,
     Observation,
     Transition,
 )
@@ -340,7 +341,7 @@ def test_the_unbroken_ones_pass(env):
             Discrete(init_fn=lambda key, size: size),
             "missing 1 required positional argument: 'size'",
         ),
-        (Discrete(init_fn=lambda key: {}["a"]), "test_check.py, line 343: KeyError: 'a'"),
+        (Discrete(init_fn=lambda key: {}["a"]), "test_check.py, line 344: KeyError: 'a'"),
     ],
 )
 def test_shapes_alone_are_checked_without_running(env, message, monkeypatch):
@@ -355,3 +356,62 @@ def test_shapes_alone_are_checked_without_running(env, message, monkeypatch):
 def test_unbroken_shapes_pass(env):
     """Also those that are only slow: what is weakly typed is traced again."""
     check_shapes(env)
+
+
+class Told(AbstractObservedEnvironment[Any]):
+    """The countdown again, which says more of itself."""
+
+    likely_fn: Callable = lambda *_: jnp.float32(-1)
+    step_fn: Callable = _step
+    random: bool = False
+    num_players: int = 1
+    max_return: float = 1.0
+    num_actions: int = 2
+    hidden: bool = True
+
+    def init(self, *, key):
+        return _init(key)
+
+    def step(self, state, action, *, key):
+        return self.step_fn(state, action, key)
+
+    def observe(self, state):
+        return _observe(state)
+
+    def observation_log_prob(self, observation, state, action, next_state):
+        return self.likely_fn(action)
+
+
+def _drawn(state: Any, action: Array, key: Array) -> Any:
+    state, transition = _step(state, action, key)
+    reward = jnp.where(transition.reward > 0, jr.uniform(key, (), jnp.float32), 0.0)
+    return state, eqx.tree_at(lambda x: x.reward, transition, reward.astype(jnp.float32))
+
+
+def _turned(state: Any, action: Array, key: Array) -> Any:
+    state, transition = _step(state, action, key)
+    return state, eqx.tree_at(lambda x: x.discount, transition, -transition.discount)
+
+
+@pytest.mark.parametrize(
+    "broken, message",
+    [
+        ({"step_fn": _drawn}, "step 0: another key has another result; `random` is False"),
+        ({"step_fn": _turned}, "a discount is -1, .*; num_players is 1"),
+        ({"max_return": 0.5}, "step 0: a reward is beyond max_return, which is 0.5"),
+        ({"likely_fn": lambda _: jnp.int32(0)}, r"log_prob returns int32\[\]; it must be a float"),
+        ({"likely_fn": lambda _: jnp.zeros(1, jnp.float32)}, r"log_prob returns float32\[1\]"),
+        (
+            {"likely_fn": lambda action: jnp.where(action < 0, -jnp.inf, 0.0).astype(jnp.float32)},
+            "init, with action -1: observation_log_prob of what was observed is not finite",
+        ),
+        (
+            {"likely_fn": lambda action: jnp.where(action < 0, 0.0, jnp.nan).astype(jnp.float32)},
+            "step 0: observation_log_prob of what was observed is not finite",
+        ),
+    ],
+)
+def test_what_an_environment_says_of_itself_holds(broken, message):
+    check_environment(Told(), key=jr.key(0), num_steps=5, num_envs=2)
+    with pytest.raises(AssertionError, match=message):
+        check_environment(Told(**broken), key=jr.key(0), num_steps=5, num_envs=2)

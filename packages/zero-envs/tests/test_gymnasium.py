@@ -157,6 +157,8 @@ def test_dtypes_are_those_of_the_space():
     finally:
         jax.config.update("jax_enable_x64", before)
     assert [x.dtype for x in features] == [np.float32, np.int32]
+    wide: Any = toy(spaces.Box(0, 2**40, (1,), np.int64))
+    assert wide.simulator.shown(np.array([[2**32]]))[0, 0] == 2.0**32
 
 
 def test_two_of_a_name_are_one_program():
@@ -182,6 +184,11 @@ def test_actions_are_those_of_the_simulator():
     assert isinstance(box, AbstractContinuousEnvironment) and box.action_size == 2
     given = _given(box, np.array([[-1, -1], [0, 0.5], [7, np.nan]], np.float32))
     np.testing.assert_allclose(given, [[0, -2], [0.5, 4], [1, 2]])
+    whole = toy(taken=spaces.Box(-1, 1, (1,), np.int32))
+    given = _given(whole, np.linspace(-1, 1, 9, dtype=np.float32)[:, None])
+    np.testing.assert_array_equal(given[:, 0], [-1, -1, 0, 0, 0, 0, 0, 1, 1])
+    high = spaces.Box(-0.3, 0.1, (1,), np.float64)  # -0.3 + 0.4 is more than 0.1
+    assert _given(toy(taken=high), np.ones((1, 1), np.float32))[0] in high
     several: Any = toy(taken=spaces.MultiDiscrete([2, 3]))
     assert isinstance(several, AbstractFactoredEnvironment) and several.num_values == (2, 3)
     seen: Any = several.observe(several.init(key=jr.key(0)))
@@ -198,12 +205,14 @@ def test_actions_are_those_of_the_simulator():
     "options, said",
     [
         ({"seen": spaces.Text(3)}, "a part of its observation is a Text"),
+        ({"seen": spaces.OneOf([spaces.Discrete(3)])}, "a part of its observation is a OneOf"),
         ({"seen": spaces.Dict({})}, "its observation is empty"),
         ({"seen": spaces.Box(0, 255, (4, 9, 9, 3), np.uint8)}, r"of shape \[4, 9, 9, 3\]; thr"),
         ({"taken": spaces.Tuple([spaces.MultiDiscrete(np.arange(1, 41))])}, "are a Tuple"),
         ({"taken": spaces.MultiDiscrete(np.ones((2, 2), int))}, "its actions are a MultiDiscrete"),
         ({"taken": spaces.Box(-np.inf, np.inf, (2,))}, "its actions have no bounds"),
         ({"vector_kwargs": {"autoreset_mode": "SameStep"}}, "resets by SAME_STEP; NEXT_STEP"),
+        ({"bounds": (0, 1)}, "its actions are numbered; leave out `bounds`"),
         ({"colour": 3}, "unexpected keyword argument 'colour'"),
     ],
 )

@@ -214,7 +214,9 @@ def _as_before(library: Library, old: Array, new: Any) -> Array:
     with an array of another dtype."""
     new = jnp.asarray(new)
     floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in (old, new)]
-    if floats == [False, True]:
+    # Without double precision, 64 bits become 32 anyhow.
+    narrow = old.dtype.itemsize < 4 and jnp.promote_types(old.dtype, new.dtype) != old.dtype
+    if floats == [False, True] or (narrow and not floats[0]):
         raise ValueError(
             f"{library.call}(<{library.name}>): an array of {old.dtype} goes on as {new.dtype} "
             f"after a step, which would be cut down; begin with {new.dtype}."

@@ -119,6 +119,15 @@ def checked_bounds(call: str, name: str, shape: tuple[int, ...], bounds: Bounds)
     return tuple(low.tolist()), tuple(high.tolist())
 
 
+def check_unbounded(call: str, name: str, bounds: Bounds | None) -> None:
+    """Raises a `ValueError` for `bounds` of numbered actions."""
+    if bounds is not None:
+        raise ValueError(
+            f"{call}(<{name}>, bounds={bounds!r}): its actions are numbered; leave out `bounds`, "
+            "which are those of continuous actions."
+        )
+
+
 def within_bounds(action: Float[Array, " size"], limits: Limits) -> Float[Array, " size"]:
     """An action from -1 to 1, which is clipped to that, as one within the limits."""
     least, most = (jnp.asarray(x, jnp.float32) for x in limits)

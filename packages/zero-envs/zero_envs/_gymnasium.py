@@ -20,7 +20,7 @@ from ._environment import (
     Observation,
     Transition,
 )
-from ._foreign import Bounds, checked_bounds, import_or_explain
+from ._foreign import Bounds, check_unbounded, checked_bounds, import_or_explain
 from ._hosted import AbstractWorlds, HostStep
 from ._known import names_of, unknown
 
@@ -104,7 +104,8 @@ class Simulator:
         if values is None:
             low, high = map(np.asarray, self.bounds)
             unit = np.clip(np.nan_to_num(action), -1.0, 1.0)
-            given = low + (unit + 1.0) * 0.5 * (high - low)
+            given = np.clip(low + (unit + 1.0) * 0.5 * (high - low), low, high)
+            given = np.rint(given) if np.issubdtype(space.dtype, np.integer) else given
         else:
             most = np.asarray(values if space.shape else values[0]) - 1
             given = np.clip(action, 0, most) + getattr(space, "start", 0)
@@ -270,11 +271,13 @@ def _own(library: str, name: str, options: dict[str, Any], bounds: Bounds | None
     simulator = dataclasses.replace(simulator, seen=seen, taken=taken)
     values, limit = _values(taken), None if limit == -1 else limit
     if type(taken).__name__ == "Box":
-        limits = checked_bounds(call, name, taken.shape, bounds or (taken.low, taken.high))
+        bounds = (taken.low, taken.high) if bounds is None else bounds
+        limits = checked_bounds(call, name, taken.shape, bounds)
         simulator = dataclasses.replace(simulator, bounds=limits)
         return ContinuousGymnasiumEnvironment(
             simulator=simulator, action_size=len(limits[0]), max_steps=limit
         )
+    check_unbounded(call, name, bounds)
     if values is None or len(taken.shape) > 1:
         allowed = "Discrete, Box, and MultiDiscrete and MultiBinary of one dimension"
         raise ValueError(simulator.refused(f"its actions are a {taken}; {allowed} are allowed."))
@@ -296,7 +299,7 @@ def _values(space: Any) -> tuple[int, ...] | None:
 def _mapped(function: Callable[..., Any], space: Any, *values: Any) -> Any:
     """A function of every simple space in a dictionary or tuple of spaces, and of the values at its
     place."""
-    inner = getattr(space, "spaces", space)
+    inner = space if type(space).__name__ == "OneOf" else getattr(space, "spaces", space)
     if isinstance(inner, dict):
         return {name: _mapped(function, inner[name], *(x[name] for x in values)) for name in inner}
     if isinstance(inner, tuple):
@@ -326,10 +329,15 @@ def _refusal(space: Any) -> str | None:
 
 
 def _dtype(space: Any) -> Any:
-    """The dtype of a state: numbers of one byte are kept as they are."""
+    """The dtype of a state: numbers of one byte are kept as they are, and integers that may need
+    more than 32 bits are seen as real numbers."""
     if space.dtype.itemsize == 1:
         return space.dtype
-    return np.float32 if space.dtype.kind == "f" else np.int32
+    limits = np.iinfo(np.int32)
+    wide = type(space).__name__ == "Box" and (
+        np.min(space.low) < limits.min or np.max(space.high) > limits.max
+    )
+    return np.float32 if wide or space.dtype.kind == "f" else np.int32
 
 
 def _shown(space: Any, seen: Any) -> np.ndarray:

@@ -7,7 +7,7 @@ import jax
 from jaxtyping import Array
 
 from ._adapted import AdaptedEnvironment, continuous, ContinuousAdaptedEnvironment, Library, Stepped
-from ._foreign import Bounds, check_foreign, default_numerics, import_or_explain
+from ._foreign import Bounds, check_foreign, check_unbounded, default_numerics, import_or_explain
 from ._known import GYMNAX_DOWNLOADED, GYMNAX_STEADY, names_of, unknown
 
 
@@ -104,8 +104,10 @@ def _adapted(
     library = Library(_CALL, name, reset, step, steady)
     known: dict[str, Any] = {"hidden": hidden, "max_steps": int(params.max_steps_in_episode)}
     if hasattr(space, "n"):
+        check_unbounded(_CALL, name, bounds)
         return AdaptedEnvironment(library=library, num_actions=int(space.n), **known)
     if hasattr(space, "low"):
-        return continuous(library, space.shape, bounds or (space.low, space.high), **known)
+        limits = (space.low, space.high) if bounds is None else bounds
+        return continuous(library, space.shape, limits, **known)
     kind = type(space).__name__
     raise ValueError(f"{_CALL}(<{name}>): its actions are a {kind}; Discrete or Box is allowed.")

@@ -6,7 +6,14 @@ from typing import Any
 from jaxtyping import Array
 
 from ._adapted import AdaptedEnvironment, continuous, ContinuousAdaptedEnvironment, Library, Stepped
-from ._foreign import Bounds, check_foreign, check_unwrapped, default_numerics, import_or_explain
+from ._foreign import (
+    Bounds,
+    check_foreign,
+    check_unbounded,
+    check_unwrapped,
+    default_numerics,
+    import_or_explain,
+)
 
 
 _CALL = "stoa_environment"
@@ -48,6 +55,7 @@ def stoa_environment(
     with default_numerics(kind):
         space = env.action_space()
     if isinstance(space, spaces.DiscreteSpace):
+        check_unbounded(_CALL, kind, bounds)
         return AdaptedEnvironment(library=library, num_actions=int(space.num_values), **known)
     if isinstance(space, spaces.MultiDiscreteSpace):
         raise ValueError(
@@ -60,7 +68,7 @@ def stoa_environment(
             "with a DiscreteSpace or a BoundedArraySpace."
         )
     low, high = getattr(space, "minimum", -math.inf), getattr(space, "maximum", math.inf)
-    return continuous(library, space.shape, bounds or (low, high), **known)
+    return continuous(library, space.shape, (low, high) if bounds is None else bounds, **known)
 
 
 def _functions(env: Any) -> tuple[Any, Any]:

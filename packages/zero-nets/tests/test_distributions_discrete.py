@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from zero_nets import Categorical, EpsilonGreedy, MultiDiscrete
+from zero_nets import BoardSymmetries, Categorical, ConcatenateOneHot, EpsilonGreedy, MultiDiscrete
 
 
 # All legal; some illegal; one legal; near certainty, to underflow; nothing legal.
@@ -253,3 +253,20 @@ def test_multi_discrete_gradients():
 def test_bad_input(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_actions_may_be_of_few_bits(dtype):
+    """JAX compares five of eight bits with a number of 256 actions as if it were 0."""
+    logits = jnp.linspace(0, 1, 256, dtype=jnp.float32)
+    pairs = MultiDiscrete(jnp.concatenate([logits, logits]), (256, 256))
+    given, same = jnp.asarray([5, 100], dtype), jnp.asarray([5, 100], jnp.int32)
+    for distribution in (Categorical(logits), EpsilonGreedy(logits, 0.1)):
+        assert distribution.log_prob(given[0]) == distribution.log_prob(same[0]) > -10
+    assert pairs.log_prob(given) == pairs.log_prob(same) > -20
+    hot = ConcatenateOneHot((300, 300))
+    vector = jnp.zeros(1, jnp.float32)
+    np.testing.assert_array_equal(hot(vector, given), hot(vector, same))
+    symmetries = BoardSymmetries(16, 16, 256)
+    turned = symmetries.action(jnp.asarray(5, dtype), 0)
+    assert turned == 5 and turned.dtype == dtype

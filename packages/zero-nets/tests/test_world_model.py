@@ -401,3 +401,19 @@ def test_a_model_may_have_a_memory(board):
     np.testing.assert_allclose(after[0], memory[0], rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="`memory_size` is 0"):
         zero_nets.WorldModel.perceptron(np.zeros(6), 9, memory_size=0, key=jr.key(0))
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_numbers_of_actions_may_be_numpys():
+    """Whose scalars are no `int`, and which Equinox would take for arrays."""
+    few: Any = np.int64(4)
+    seen, sizes = jax.ShapeDtypeStruct((3, 3, 2), jnp.float32), {"width": 8, "key": jr.key(0)}
+    for kind in (zero_nets.WorldModel, zero_nets.StochasticWorldModel):
+        for build in (
+            lambda n, kind=kind: kind.perceptron(seen, n, **sizes),
+            lambda n, kind=kind: kind.convolutional((3, 3, 2), n, channels=4, **sizes),
+        ):
+            shapes = lambda n, build=build: eqx.filter_eval_shape(lambda: build(n))
+            made, same = shapes(few), shapes(4)
+            assert jax.tree.structure(made) == jax.tree.structure(same)
+    eqx.filter_eval_shape(lambda: zero_nets.WorldModel.perceptron(seen, action_size=few, **sizes))

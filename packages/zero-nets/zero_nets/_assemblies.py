@@ -10,10 +10,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 from numpy.typing import DTypeLike
 
 from ._checks import (
-    check_action,
     check_each,
     check_function,
     check_vector,
+    checked_action,
     numbers,
     shape_of,
     subkeys,
@@ -113,8 +113,7 @@ def one_hot_action(
             f"The action has shape {shape}; `num_actions` of {num_actions} needs {expected}. Use "
             "`jax.vmap` over a batch."
         )
-    check_action(action, expected)
-    components = jnp.reshape(action, -1)
+    components = jnp.reshape(checked_action(action, expected), -1)
     hot = [jax.nn.one_hot(components[i], n, dtype=dtype) for i, n in enumerate(sizes)]
     return jnp.concatenate(hot)
 

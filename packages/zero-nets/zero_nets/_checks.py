@@ -10,7 +10,7 @@ import jax.core
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, ArrayLike, Float, Integer, PRNGKeyArray, Shaped
 
 
 def check_sizes(least: int = 1, /, **sizes: int) -> None:
@@ -144,12 +144,15 @@ def check_same_kind(first: Any, second: Any) -> None:
         raise ValueError(f"A KL divergence of {kinds}; both must be of the same class.")
 
 
-def check_action(action: Any, shape: tuple[int, ...]) -> None:
-    """Refuses what are not integers of this shape."""
+def checked_action(action: Any, shape: tuple[int, ...]) -> Integer[Array, "..."]:
+    """Integers of this shape, of 32 bits or more: JAX compares those of eight with a number of 300
+    actions as if it were 44. Refuses what are none."""
     check_shape("action", action, shape)
     dtype = getattr(action, "dtype", None) or np.asarray(action).dtype
     if not jnp.issubdtype(dtype, jnp.integer):
         raise ValueError(f"`action` is of {dtype}; actions are integers.")
+    action = jnp.asarray(action)
+    return action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)
 
 
 def concrete(x: ArrayLike) -> np.ndarray | None:

@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from ._checks import check_action, check_each, check_number, check_same_kind, check_vector
+from ._checks import check_each, check_number, check_same_kind, check_vector, checked_action
 from ._distribution import AbstractDistribution
 from ._precision import real
 
@@ -48,7 +48,7 @@ class Categorical(AbstractDistribution):
 
     def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
         """The log-probability of `action`: -inf if it is illegal or out of range."""
-        check_action(action, ())
+        action = checked_action(action, ())
         exists = (action >= 0) & (action < self.logits.size)
         log_prob = jnp.where(exists, self.log_probs[jnp.where(exists, action, 0)], -jnp.inf)
         return jnp.where(_unknown(self.logits), jnp.nan, log_prob)
@@ -105,7 +105,7 @@ class MultiDiscrete(AbstractDistribution):
         return jax.vmap(lambda part, key: part.sample(key=key))(self._parts(), keys)
 
     def log_prob(self, action: Int[Array, " components"]) -> Float[Array, ""]:
-        check_action(action, (len(self.num_actions),))
+        action = checked_action(action, (len(self.num_actions),))
         return jnp.sum(jax.vmap(Categorical.log_prob)(self._parts(), action))
 
     def mode(self) -> Int[Array, " components"]:

@@ -82,7 +82,7 @@ class Dueling(eqx.Module):
         check_function(activation=activation)
         vkey, akey, hkey = jr.split(key, 3)
         self.hidden = None
-        if widths:
+        if len(widths):
             first, second = (
                 MLP(in_size, widths, activation=activation, noise=noise, key=subkey)
                 for subkey in jr.split(hkey)

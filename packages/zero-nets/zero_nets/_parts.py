@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ._checks import check_sizes, numbers, shape_of
 from ._heads import LinearHead
+from ._precision import widen
 from ._torsos import MLP
 
 
@@ -96,9 +97,9 @@ class PartsNet(eqx.Module):
             embedded = embedded + seen_by(layer, embedded, _pooled(embedded))
         whole = self.trunk(jnp.concatenate([_pooled(embedded), rest]))
         # Small at first, as the other logits are.
-        of_parts = 0.1 * seen_by(self.part_policy, embedded, whole)[:, 0].astype(jnp.float32)
+        of_parts = 0.1 * widen(seen_by(self.part_policy, embedded, whole)[:, 0])
         logits = jnp.concatenate([self.policy(whole), of_parts])
-        return logits, self.value(whole).astype(jnp.float32).reshape(self.value_shape)
+        return logits, widen(self.value(whole)).reshape(self.value_shape)
 
 
 def _pooled(embedded: Float[Array, "parts width"]) -> Float[Array, " twice_width"]:

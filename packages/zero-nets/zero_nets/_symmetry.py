@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Shaped
 
-from ._checks import check_index, check_sizes
+from ._checks import check_index, check_sizes, checked_action
 
 
 Row = TypeVar("Row", bound=PyTree)
@@ -136,8 +136,9 @@ class BoardSymmetries(eqx.Module):
         # [symmetry, old action] -> new action.
         targets = np.argsort(self._sources(), axis=1).astype(np.int32)
         target = self._row(targets, index)
-        exists = (action >= 0) & (action < self.num_actions)
-        return jnp.where(exists, target[action], -1).astype(action.dtype)
+        wide = checked_action(action, ())
+        exists = (wide >= 0) & (wide < self.num_actions)
+        return jnp.where(exists, target[wide], -1).astype(jnp.result_type(action))
 
     def inverse(self, index: Index) -> Int[Array, ""]:
         """The index of the symmetry that undoes this one."""

@@ -139,6 +139,7 @@ class VectorResNet(eqx.Module):
 
 
 def _norm(shape: int | tuple[int, ...]) -> eqx.nn.LayerNorm:
+    shape = shape if isinstance(shape, tuple) else int(shape)
     return eqx.nn.LayerNorm(shape, dtype=jnp.float32)
 
 
@@ -208,7 +209,7 @@ class CNN(eqx.Module):
         self.convs = tuple(convs)
         self.norms = tuple(norms)
         self.mlp = None
-        if widths:
+        if len(widths):
             self.mlp = MLP(flat, widths, activation=activation, norm=norm, key=mkey)
         self.activation = activation
         self.shape = tuple(shape)

@@ -162,6 +162,7 @@ class WorldModel(eqx.Module):
         size = rows * columns * HEAD_CHANNELS
         seen = rows, columns, features + (memory_size or 0)
         encoder = Tower(seen, channels, blocks, key=hkey)
+        moves = isinstance(sizes, int) and action_size is None
 
         def see(key: PRNGKeyArray) -> Chain:
             first, second = jr.split(key)
@@ -169,7 +170,7 @@ class WorldModel(eqx.Module):
 
         return cls(
             encoder if memory_size is None else Chain(Beside(), encoder),
-            BoardDynamics(board, sizes, blocks, moves=isinstance(num_actions, int), key=gkey),
+            BoardDynamics(board, sizes, blocks, moves=moves, key=gkey),
             Chain(flat(channels, key=rhead), head(size, width, linear(value_shape), key=rkey)),
             board_prediction(board, width, policy, value_shape, key=pkey),
             *projections(math.prod(board), width, projection_size, key=jr.fold_in(key, 4)),
@@ -276,7 +277,8 @@ class StochasticWorldModel(AbstractWorldNetwork):
         key: PRNGKeyArray,
     ) -> "StochasticWorldModel":
         """Perceptrons, as in [`zero_nets.WorldModel.perceptron`][]."""
-        check_sizes(num_codes=num_codes)
+        check_sizes(num_codes=num_codes, num_actions=num_actions)
+        num_codes, num_actions = int(num_codes), int(num_actions)
         wkey, gkey, akey, ckey, ekey = jr.split(key, 5)
         world = WorldModel.perceptron(
             observation,
@@ -316,7 +318,8 @@ class StochasticWorldModel(AbstractWorldNetwork):
     ) -> "StochasticWorldModel":
         """Residual blocks, as in [`zero_nets.WorldModel.convolutional`][]; codes are learned planes
         too."""
-        check_sizes(num_codes=num_codes)
+        check_sizes(num_codes=num_codes, num_actions=num_actions)
+        num_codes, num_actions = int(num_codes), int(num_actions)
         wkey, gkey, akey, ckey, tkey, fkey, ekey = jr.split(key, 7)
         world = WorldModel.convolutional(
             shape,

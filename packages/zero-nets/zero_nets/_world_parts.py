@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from ._assemblies import ActorCritic, alike, Chain, Concatenate, ConcatenateOneHot, one_hot_action
-from ._checks import as_features, check_shape, check_sizes, numbers
+from ._checks import as_features, check_each, check_shape, check_sizes, numbers
 from ._heads import LinearHead, MultiDiscreteHead, TanhGaussianHead
 from ._layers import Conv, ResidualBlock
 from ._precision import is_floating, real
@@ -39,19 +39,23 @@ def actions_of(
     one that was given, what joins a vector and an action, and the head of the policy."""
     if num_actions is None and action_size is not None:
         check_sizes(action_size=action_size)
+        action_size = int(action_size)
         return action_size, Concatenate(), ft.partial(TanhGaussianHead, action_size=action_size)
     if num_actions is None or action_size is not None:
         raise ValueError(
             f"`WorldModel` was given num_actions={num_actions} and action_size={action_size}; "
             "give one of the two, for discrete or for continuous actions."
         )
-    return num_actions, ConcatenateOneHot(num_actions), policy_head(num_actions)
+    several = isinstance(num_actions, tuple)
+    check_each(num_actions=num_actions if several else (num_actions,))
+    sizes = tuple(map(int, num_actions)) if several else int(num_actions)
+    return sizes, ConcatenateOneHot(sizes), policy_head(sizes)
 
 
 def policy_head(num_actions: int | tuple[int, ...]) -> Head:
-    if isinstance(num_actions, int):
-        return linear((num_actions,))
-    return ft.partial(MultiDiscreteHead, num_actions=num_actions)
+    if isinstance(num_actions, tuple):
+        return ft.partial(MultiDiscreteHead, num_actions=num_actions)
+    return linear((num_actions,))
 
 
 #: The perceptron of all learned models.

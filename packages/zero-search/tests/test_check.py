@@ -1,12 +1,14 @@
 """Bad input is refused by one line that names it."""
 
 import dataclasses
+import functools as ft
 import math
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import mctx
 import numpy as np
 import pytest
 
@@ -22,8 +24,10 @@ from zero_search import (
     ByParentAndSiblings,
     CompletedByMixedValue,
     DirichletNoise,
+    GaussianNoise,
     Hindsight,
     masked_prediction,
+    ParticleSearch,
     PlainQ,
     Plan,
     PriorRoot,
@@ -41,6 +45,7 @@ from zero_search import (
 from zero_search._forest import Forest
 from zero_search._root import ImprovedPolicy, SequentialHalving
 from zero_search._tree_search import SearchCarry
+from zero_search.mctx import _policies as dropin
 
 from .helpers import Nim, Node, RandomTree
 
@@ -553,6 +558,17 @@ def test_numbers_of_numpy_are_pythons():
         leaves, others = jax.tree.leaves(found), jax.tree.leaves(wanted)
         assert leaves == others and [*map(type, leaves)] == [*map(type, others)]
     assert TreeSearch(few, reuse=kept)._num_nodes == 401
+    theirs = dropin.as_qtransform(
+        ft.partial(mctx.qtransform_completed_by_mix_value, value_scale=one)
+    )
+    alone = Rules(PUCT(one)), theirs
+    noisy = ParticleSearch(most, 8, noise=GaussianNoise(one))
+    assert {type(x) for x in jax.tree.leaves((alone, noisy.num_particles, noisy.noise))} <= {
+        bool,
+        int,
+        float,
+        str,
+    }
 
 
 @pytest.mark.usefixtures("unhooked")

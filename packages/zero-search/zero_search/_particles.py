@@ -11,7 +11,15 @@ import jax.random as jr
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_option, check_positive, check_range
+from ._check import (
+    batch_size,
+    check_count,
+    check_keys,
+    check_option,
+    check_positive,
+    check_range,
+    plain_numbers,
+)
 from ._cloud import alike, draw, first_actions, GaussianNoise, judge, Prospect, resampled
 from ._model import AbstractModel, guesses, masked_edge, Proposal, stepped
 from ._planner import AbstractPlanner, Plan
@@ -221,6 +229,9 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
     noise: AbstractRootNoise | GaussianNoise | None = None
     correct: bool = True
     readout: str = "sampled"
+
+    def __post_init__(self):
+        plain_numbers(self)
 
     def __check_init__(self):
         check_count("ParticleSearch", 1, num_particles=self.num_particles, depth=self.depth)

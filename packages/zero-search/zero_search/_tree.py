@@ -22,6 +22,7 @@ from ._check import (
     check_planted,
     check_positive,
     check_result,
+    plain_numbers,
 )
 from ._rules import AbstractBackup, AbstractSelection, best_action, MeanBackup, prepare
 from ._sample import equal_rows, safe_softmax
@@ -172,6 +173,9 @@ class Rules(eqx.Module):
     virtual_loss: float = 1.0
     kernels: str = "plain"
     max_return: float | None = None
+
+    def __post_init__(self):
+        plain_numbers(self)
 
     def __check_init__(self):
         check_option("Rules", ("plain", "pallas"), kernels=self.kernels)

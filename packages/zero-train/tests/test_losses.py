@@ -329,3 +329,11 @@ def test_standardise():
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
     equal = losses.standardise(jnp.full(5, 2.0), jnp.ones(5))
     assert equal.tolist() == [0] * 5
+
+
+def test_actions_may_be_of_eight_bits():
+    """JAX compares five of eight bits with a number of 256 actions as if it were 0."""
+    qvalues = jnp.arange(256, dtype=jnp.float32)
+    zero = jnp.float32(0)
+    of = lambda dtype: losses.q_learning_loss(qvalues, dtype(5), zero, zero, qvalues)  # noqa: E731
+    assert of(jnp.int8) == of(jnp.int32) == 12.5

@@ -29,7 +29,7 @@ from ._recurrent import fresh, recalled, RecurrentNetwork
 class _Network(Protocol):
     """What all learned models have."""
 
-    def represent(self, features: Any) -> Array:
+    def represent(self, features: Any, /) -> Array:
         """The hidden state of the features of an observation."""
         ...
 
@@ -98,7 +98,7 @@ class StochasticNetwork(_Network, Protocol):
         """The next hidden state and the reward of the move; `code` is one-hot."""
         ...
 
-    def encode(self, features: Any, next_features: Any) -> Float[Array, " codes"]:
+    def encode(self, features: Any, next_features: Any, /) -> Float[Array, " codes"]:
         """A score for each code, of two observations in turn: the highest is what chance did
         between them."""
         ...

@@ -17,6 +17,7 @@ from .._environment import (
     AbstractEnvironment,
     AbstractFactoredEnvironment,
     AbstractHiddenEnvironment,
+    AbstractObservedEnvironment,
     check_count,
     Observation,
     Transition,
@@ -73,6 +74,10 @@ def check_environment(
         is -1, 0 or 1, and a step with discount 0 is `last`.
     - Every state that is not final has a legal action, or a legal value of each component.
     - Final states are absorbing: reward 0, discount 0 and `last`.
+    - No step draws where `random` is False, none gives the move to an opponent where `num_players`
+        is 1, and no reward is beyond `max_return`; an environment need not have these attributes.
+    - For an [`zero_envs.AbstractObservedEnvironment`][], `observation_log_prob` of what was
+        observed is a finite floating-point scalar. It is **not checked** that it is right.
 
     For an [`zero_envs.AbstractChanceEnvironment`][], also at the first, a middle and the last step:
 
@@ -151,6 +156,10 @@ def _check_shapes(env: Any, num_envs: int) -> None:
     result = shapes("step", state, action, keys)
     _check_result(result, num_envs)
     check_signature("step", state, result[0])
+    if isinstance(env, AbstractObservedEnvironment):
+        likely = shapes("observation_log_prob", observation, state, action, state)
+        if likely.shape != (num_envs,) or not jnp.issubdtype(likely.dtype, jnp.floating):
+            fail(f"observation_log_prob returns {kind(likely)}; it must be a floating scalar.")
 
 
 def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> EnvironmentReport:
@@ -164,6 +173,11 @@ def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> Enviro
     observation = observe(state)
     if observation.legal is not None and _stuck(env, observation.legal).any():
         fail("an initial state has no legal action; every state that is not final needs one.")
+    observed = isinstance(env, AbstractObservedEnvironment)
+    likely = jax.jit(batched(env, "observation_log_prob")) if observed else None
+    if likely is not None:
+        none = jnp.full(num_envs, -1, jnp.int32)
+        _check_likely("init, with action -1", likely(observation, state, none, state))
     over = np.zeros(num_envs, np.bool_)
     counts = np.zeros(5, np.int64)
     looked, played = [], []
@@ -179,12 +193,25 @@ def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> Enviro
             check_pure("observe", observe, batched(env, "observe"), state)
         if i in (0, num_steps // 2, num_steps - 1):
             looked.append((state, action, over))
+            others = jr.split(jr.fold_in(akey, num_steps + i), num_envs)
+            if getattr(env, "random", None) is False and not eqx.tree_equal(
+                (next_state, transition), step(state, action, others)
+            ):
+                fail(f"step {i}: another key has another result; `random` is False.")
         if isinstance(env, AbstractHiddenEnvironment):
             played.append((state, action))
-        state, observation = next_state, observe(next_state)
+        observation = observe(next_state)
         counts += check_laws(f"step {i}", over, transition)
+        if likely is not None:
+            shown = np.asarray(likely(observation, state, action, next_state))
+            _check_likely(f"step {i}", shown[~over])
+        if (np.abs(transition.reward) > getattr(env, "max_return", np.inf)).any():
+            fail(f"step {i}: a reward is beyond max_return, which is {env.max_return:g}.")
+        state = next_state
         over = over | np.asarray(transition.last)
         _check_values(env, i, over, observation)
+    if counts[4] and getattr(env, "num_players", 2) == 1:
+        fail("a discount is -1, which gives the move to the opponent; num_players is 1.")
     filtered = isinstance(env, Filtered)
     if isinstance(env, AbstractChanceEnvironment) or (filtered and env.num_outcomes != 0):
         stacked = jax.tree.map(lambda *x: jnp.concatenate([jnp.asarray(y) for y in x]), *looked)
@@ -287,6 +314,11 @@ def _check_values(env: Any, i: int, over: np.ndarray, observation: Observation) 
             fail(f"step {i}: features{name} are not finite.")
     if observation.legal is not None and (_stuck(env, observation.legal) & ~over).any():
         fail(f"step {i}: a state that is not final has no legal action.")
+
+
+def _check_likely(where: str, log_prob: Any) -> None:
+    if not np.isfinite(log_prob).all():
+        fail(f"{where}: observation_log_prob of what was observed is not finite.")
 
 
 def _stuck(env: Any, legal: Array) -> np.ndarray:

@@ -86,10 +86,8 @@ class Nim(AbstractDiscreteEnvironment[NimState]):
     hidden: bool = eqx.field(init=False, default=False)
 
     def __post_init__(self):
-        self.num_actions = self.most
-
-    def __check_init__(self):
         check_count("Nim", heap=self.heap, most=self.most)
+        self.num_actions = int(self.most)
 
     def init(self, *, key: PRNGKeyArray) -> NimState:
         """Starts with a full heap."""

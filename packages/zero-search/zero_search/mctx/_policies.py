@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import mctx
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Key, PyTree, Shaped
 
@@ -316,4 +317,5 @@ def with_options(part: Any, **options: Any) -> Any:
     """The part with other options, which may be traced numbers as in mctx."""
     names = list(options)
     where = lambda p: tuple(getattr(p, name) for name in names)
-    return eqx.tree_at(where, part, tuple(options.values())) if names else part
+    plain = tuple(x.item() if isinstance(x, np.generic) else x for x in options.values())
+    return eqx.tree_at(where, part, plain) if names else part
