@@ -28,9 +28,8 @@ def draw(moment: Moment, temperature: float, *, width: int, plain: bool) -> Rend
     below. `plain` is ASCII without colours."""
     shown = picture(moment.env, moment.state, moment.action, plain=plain)
     columns = 0 if shown is None else max(map(len, shown.plain.splitlines()))
-    said = [
-        part for part in (_numbers(moment, temperature, plain), _particles(moment, plain)) if part
-    ]
+    parts = _numbers(moment, temperature, plain), _particles(moment, plain)
+    said = [part for part in parts if part]
     if shown is None or columns > width:
         return _stacked(*said) if plain or width < _WIDTH else _beside(*said)
     if plain or width < _WIDTH:
