@@ -59,10 +59,7 @@ def store(
     # The last copy has the reward and discount of the move. The others have reward 0 and
     # discount 1, so that they get the outcome of the copy that follows them.
     newest = copy == copies - 1
-
-    def write(ring: Array, value: Array) -> Array:
-        return ring.at[env, slot].set(value, mode="drop", unique_indices=True)
-
+    write = lambda ring, x: ring.at[env, slot].set(x, mode="drop", unique_indices=True)
     waiting = state.waiting + copies * mask.astype(jnp.int32)
     room = capacity - jnp.minimum(waiting, capacity)
     return dataclasses.replace(

@@ -54,10 +54,7 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
     def add(self, state: TrajectoryState, items: PyTree[Array]) -> TrajectoryState:
         """Appends `items[envs, time]`, at most `capacity` rows, over the oldest rows."""
         num_shards, envs_per_shard = self._shards(state)
-
-        def flat(x: Array) -> jax.ShapeDtypeStruct:
-            return jax.ShapeDtypeStruct((num_shards * envs_per_shard, *x.shape[2:]), x.dtype)
-
+        flat = lambda x: jax.ShapeDtypeStruct((num_shards * envs_per_shard, *x.shape[2:]), x.dtype)
         _, time = check_items(jax.tree.map(flat, state.ring.experience), items, 2)
         if not 1 <= time <= self.capacity:
             raise ValueError(
@@ -121,10 +118,7 @@ class AbstractWindowBuffer(AbstractBuffer[TrajectoryState]):
         here = jnp.arange(num_shards, dtype=jnp.int32)[:, None, None]
         everywhere = (state.shard * envs_per_shard)[:, None] + env
         rows = (num_shards * env.shape[1], self.length)
-
-        def gather(x: Array) -> Array:
-            return x[here, env[:, :, None], slot].reshape(*rows, *x.shape[3:])
-
+        gather = lambda x: x[here, env[:, :, None], slot].reshape(*rows, *x.shape[3:])
         return Batch(
             items=jax.tree.map(gather, state.ring.experience),
             weights=jnp.broadcast_to(weights.reshape(-1, 1), rows),

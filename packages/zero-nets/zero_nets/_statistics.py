@@ -193,10 +193,8 @@ def _moments(
         x = jnp.where(weights > 0, x, 0)
         total = jnp.sum(weights)
         total = jnp.where(total > 0, total, 1)
-
-    def mean_of(y):
-        return jnp.sum(y if weights is None else weights * y, axes, keepdims=True) / total
-
+    weighted = lambda y: y if weights is None else weights * y
+    mean_of = lambda y: jnp.sum(weighted(y), axes, keepdims=True) / total
     mean = mean_of(x)
     rest = x - mean
     # This corrects the rounding error of the mean. Without it, a variance far below the squared
