@@ -53,12 +53,12 @@ class MonstersOracle:
         # The transition probabilities of a monster, and their transpose contiguous in memory.
         self._to = _motion(side, env.sight, env.aggression)
         self._from = self._to.swapaxes(1, 2).copy()
-        self._turns = _symmetries(side)
-        self._items = _layouts(cells, env.bad_item, self._turns.cells)
+        self._turns, self._moves = _symmetries(side)
+        self._items = _layouts(cells, env.bad_item, self._turns)
         # The symmetry that maps each cell to the representative of its class.
-        self._turn = np.argmin(self._turns.cells, axis=0)
+        self._turn = np.argmin(self._turns, axis=0)
         self._alike, self._class, self._count = np.unique(
-            np.min(self._turns.cells, axis=0), return_inverse=True, return_counts=True
+            np.min(self._turns, axis=0), return_inverse=True, return_counts=True
         )
         self._open = self._near[self._alike] >= 0
         self._start = self._starts(cells)
@@ -91,10 +91,10 @@ class MonstersOracle:
                 f"bad_item={self.env.bad_item}."
             )
         g = self._turn[agent]
-        cells = self._turns.cells
+        cells = self._turns
         distractor = cells[g, distractor] if self.env.distractor else np.zeros_like(g)
         where = self._class[agent], self._items.turned[g, layout], cells[g, target], distractor
-        moves = self._turns.moves[g].T
+        moves = self._moves[g].T
         solved = self._solve(gamma, step_penalty)
         found = [solved[where[0], move, *where[1:]] for move in moves]
         return np.where(over[:, None], 0.0, np.stack(found, axis=1))
@@ -256,7 +256,7 @@ class MonstersOracle:
     def _turned(self, cell: int) -> Int[np.ndarray, "layouts cells others"]:
         """The indices into a table of values for an agent at `cell`."""
         g = self._turn[cell]
-        cells = self._turns.cells[g]
+        cells = self._turns[g]
         others = cells if self.env.distractor else np.zeros(1, np.int64)
         indices = np.ix_(self._items.turned[g], cells, others)
         return np.ravel_multi_index(np.broadcast_arrays(*indices), self._start.shape[1:])
@@ -286,13 +286,6 @@ class _Layouts(NamedTuple):
     turned: Int[np.ndarray, "symmetries layouts"]
 
 
-class _Symmetries(NamedTuple):
-    """The eight symmetries of the board, applied to cells and to moves."""
-
-    cells: Int[np.ndarray, "symmetries cells"]
-    moves: Int[np.ndarray, "symmetries 5"]
-
-
 def _neighbours(side: int) -> Int[np.ndarray, "cells 5"]:
     """The cell after each move, -1 for a wall."""
     board = np.pad(np.arange(side**2).reshape(side, side), 1, constant_values=-1)
@@ -315,8 +308,10 @@ def _motion(side: int, sight: float, aggression: float) -> Float[np.ndarray, "pr
     return odds
 
 
-def _symmetries(side: int) -> _Symmetries:
-    """Four rotations of the board and of its mirror image."""
+def _symmetries(
+    side: int,
+) -> tuple[Int[np.ndarray, "symmetries cells"], Int[np.ndarray, "symmetries 5"]]:
+    """Four rotations of the board and of its mirror image, applied to cells and to moves."""
     board = np.arange(side**2).reshape(side, side)
     turned = [np.rot90(b, k).ravel() for b in (board, board.T) for k in range(4)]
     # `turned` maps new cells to old ones; its inverse maps old cells to new ones.
@@ -326,7 +321,7 @@ def _symmetries(side: int) -> _Symmetries:
     for g, i in np.ndindex(*moves.shape):
         start = int(np.flatnonzero(near[:, i] >= 0)[0])
         (moves[g, i],) = np.flatnonzero(near[cells[g, start]] == cells[g, near[start, i]])
-    return _Symmetries(cells, moves)
+    return cells, moves
 
 
 def _layouts(cells: int, bad_item: bool, turns: Int[np.ndarray, "symmetries cells"]) -> _Layouts:
