@@ -548,7 +548,7 @@ def test_more_edges_than_32_bits_count_are_refused():
 def test_numbers_of_numpy_are_pythons():
     """They overflow, are wider than arrays in double precision, and are traced by filter_jit."""
     few: Any = np.uint8(200)
-    one, most, kept = np.float64(1.5), np.int64(3), cast(Any, np.bool_(True))
+    one, most, kept = np.float64(1.5), cast(Any, np.int64(3)), cast(Any, np.bool_(True))
     halving = lambda n: TreeSearch.gumbel(n, max_num_considered_actions=n)
     for found, wanted in (
         (TreeSearch.alphazero(few, c=one), TreeSearch.alphazero(200, c=1.5)),

@@ -205,8 +205,9 @@ def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> Enviro
         if likely is not None:
             shown = np.asarray(likely(observation, state, action, next_state))
             _check_likely(f"step {i}", shown[~over])
-        if (np.abs(transition.reward) > getattr(env, "max_return", np.inf)).any():
-            fail(f"step {i}: a reward is beyond max_return, which is {env.max_return:g}.")
+        most = getattr(env, "max_return", np.inf)
+        if (np.abs(transition.reward) > most).any():
+            fail(f"step {i}: a reward is beyond max_return, which is {most:g}.")
         state = next_state
         over = over | np.asarray(transition.last)
         _check_values(env, i, over, observation)
