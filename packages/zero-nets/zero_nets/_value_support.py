@@ -87,9 +87,9 @@ class ValueSupport(eqx.Module):
     @property
     def limits(self) -> tuple[float, float]:
         """The least and the largest scalar that is not clipped."""
+        scalar = lambda x: float(self._scalar(jnp.asarray(x, jnp.float32)))
         with jax.ensure_compile_time_eval():
-            least, most = self._scalar(jnp.asarray([self.minimum, self.maximum], jnp.float32))
-            return float(least), float(most)
+            return scalar(self.minimum), scalar(self.maximum)
 
     def encode(self, value: Float[Array, ""]) -> Float[Array, " atoms"]:
         """The two-hot probabilities of `value`."""
