@@ -102,7 +102,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
         """Takes an action; `key` decides the outcome of chance."""
         action = checked_action(self, action)
         before = state.position
-        restored = _with_rewards(before, self.num_players)
+        restored = before.replace(rewards=jnp.zeros(self.num_players, jnp.float32))
         if self._carried_key is not None:
             key, ckey = jax.random.split(key)
             typed = jnp.issubdtype(self._carried_key, jax.dtypes.prng_key)
@@ -133,7 +133,7 @@ class PgxEnvironment(AbstractDiscreteEnvironment[PgxState]):
 
     def raw(self, state: PgxState) -> Any:
         """pgx's own state with its observation, for pgx's tools; its rewards are 0."""
-        position = _with_rewards(state.position, self.num_players)
+        position = state.position.replace(rewards=jnp.zeros(self.num_players, jnp.float32))
         with default_numerics(f"pgx/{self.game.id}"):
             return position.replace(observation=self.game.observe(position))
 
@@ -169,10 +169,6 @@ def _is_hidden(game: str) -> bool:
             "whether its state is fully observable; pass hidden=True or hidden=False."
         )
     return game in PGX_HIDDEN
-
-
-def _with_rewards(position: Any, num_players: int) -> Any:
-    return position.replace(rewards=jnp.zeros(num_players, jnp.float32))
 
 
 def _strip(position: Any) -> Any:
