@@ -365,7 +365,6 @@ class Told(AbstractObservedEnvironment[Any]):
     step_fn: Callable = _step
     random: bool = False
     num_players: int = 1
-    max_return: float = 1.0
     num_actions: int = 2
     hidden: bool = True
 
@@ -396,10 +395,10 @@ def _turned(state: Any, action: Array, key: Array) -> Any:
 @pytest.mark.parametrize(
     "broken, message",
     [
-        ({"step_fn": _drawn}, "step 0: another key has another result; `random` is False"),
+        ({"step_fn": _drawn}, "step with another key, where `random` is False, differs in "),
         ({"step_fn": _turned}, "a discount is -1, .*; num_players is 1"),
-        ({"max_return": 0.5}, "step 0: a reward is beyond max_return, which is 0.5"),
         ({"likely_fn": lambda _: jnp.int32(0)}, r"log_prob returns int32\[\]; it must be a float"),
+        ({"likely_fn": lambda _: None}, "log_prob returns a NoneType; it must be a floating"),
         ({"likely_fn": lambda _: jnp.zeros(1, jnp.float32)}, r"log_prob returns float32\[1\]"),
         (
             {"likely_fn": lambda action: jnp.where(action < 0, -jnp.inf, 0.0).astype(jnp.float32)},

@@ -157,6 +157,7 @@ def test_dtypes_are_those_of_the_space():
     finally:
         jax.config.update("jax_enable_x64", before)
     assert [x.dtype for x in features] == [np.float32, np.int32]
+    toy(spaces.Tuple([spaces.Box(-1, 1, (0,)), spaces.Discrete(2)])).init(key=jr.key(0))
     wide: Any = toy(spaces.Box(0, 2**40, (1,), np.int64))
     assert wide.simulator.shown(np.array([[2**32]]))[0, 0] == 2.0**32
 

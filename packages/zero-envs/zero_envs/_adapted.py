@@ -149,7 +149,7 @@ class AdaptedEnvironment(AbstractAdaptedEnvironment, AbstractDiscreteEnvironment
         features, mask = _without_mask(state.observation)
         legal = jnp.ones(self.num_actions, jnp.bool_)
         if mask is not None:
-            # A softmax needs at least one, and so does a final state.
+            # A softmax needs at least one.
             legal = mask.astype(jnp.bool_) | ~jnp.any(mask)
         return Observation(features=features, legal=legal)
 
@@ -214,9 +214,8 @@ def _as_before(library: Library, old: Array, new: Any) -> Array:
     with an array of another dtype."""
     new = jnp.asarray(new)
     floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in (old, new)]
-    # Without double precision, 64 bits become 32 anyhow.
-    narrow = old.dtype.itemsize < 4 and jnp.promote_types(old.dtype, new.dtype) != old.dtype
-    if floats == [False, True] or (narrow and not floats[0]):
+    narrow = old.dtype.itemsize < min(4, new.dtype.itemsize) and not new.weak_type
+    if floats == [False, True] or (floats == [False, False] and narrow):
         raise ValueError(
             f"{library.call}(<{library.name}>): an array of {old.dtype} goes on as {new.dtype} "
             f"after a step, which would be cut down; begin with {new.dtype}."

@@ -277,10 +277,10 @@ def _own(library: str, name: str, options: dict[str, Any], bounds: Bounds | None
         return ContinuousGymnasiumEnvironment(
             simulator=simulator, action_size=len(limits[0]), max_steps=limit
         )
-    check_unbounded(call, name, bounds)
     if values is None or len(taken.shape) > 1:
         allowed = "Discrete, Box, and MultiDiscrete and MultiBinary of one dimension"
         raise ValueError(simulator.refused(f"its actions are a {taken}; {allowed} are allowed."))
+    check_unbounded(call, name, bounds)
     if taken.shape:
         return FactoredGymnasiumEnvironment(simulator=simulator, num_values=values, max_steps=limit)
     return GymnasiumEnvironment(simulator=simulator, num_actions=values[0], max_steps=limit)
@@ -334,9 +334,8 @@ def _dtype(space: Any) -> Any:
     if space.dtype.itemsize == 1:
         return space.dtype
     limits = np.iinfo(np.int32)
-    wide = type(space).__name__ == "Box" and (
-        np.min(space.low) < limits.min or np.max(space.high) > limits.max
-    )
+    box = type(space).__name__ == "Box"
+    wide = box and bool(((space.low < limits.min) | (space.high > limits.max)).any())
     return np.float32 if wide or space.dtype.kind == "f" else np.int32
 
 

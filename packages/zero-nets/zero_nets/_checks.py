@@ -144,15 +144,16 @@ def check_same_kind(first: Any, second: Any) -> None:
         raise ValueError(f"A KL divergence of {kinds}; both must be of the same class.")
 
 
-def checked_action(action: Any, shape: tuple[int, ...]) -> Integer[Array, "..."]:
+def checked_action(action: Any, shape: tuple[int, ...]) -> Integer[Array | np.ndarray, "..."]:
     """Integers of this shape, of 32 bits or more: JAX compares those of eight with a number of 300
     actions as if it were 44. Refuses what are none."""
     check_shape("action", action, shape)
     dtype = getattr(action, "dtype", None) or np.asarray(action).dtype
     if not jnp.issubdtype(dtype, jnp.integer):
         raise ValueError(f"`action` is of {dtype}; actions are integers.")
-    action = jnp.asarray(action)
-    return action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)
+    # As NumPy's, where it is no array of JAX's, which would cut 64 bits.
+    action = action if isinstance(action, Array) else np.asarray(action)
+    return action if dtype.itemsize >= 4 else action.astype(np.int32)
 
 
 def concrete(x: ArrayLike) -> np.ndarray | None:

@@ -558,17 +558,10 @@ def test_numbers_of_numpy_are_pythons():
         leaves, others = jax.tree.leaves(found), jax.tree.leaves(wanted)
         assert leaves == others and [*map(type, leaves)] == [*map(type, others)]
     assert TreeSearch(few, reuse=kept)._num_nodes == 401
-    theirs = dropin.as_qtransform(
-        ft.partial(mctx.qtransform_completed_by_mix_value, value_scale=one)
-    )
-    alone = Rules(PUCT(one)), theirs
-    noisy = ParticleSearch(most, 8, noise=GaussianNoise(one))
-    assert {type(x) for x in jax.tree.leaves((alone, noisy.num_particles, noisy.noise))} <= {
-        bool,
-        int,
-        float,
-        str,
-    }
+    completed = ft.partial(mctx.qtransform_completed_by_mix_value, value_scale=one)
+    given = PUCT(one), dropin.as_qtransform(completed), ParticleSearch(8, noise=GaussianNoise(one))
+    numbers = Rules(given[0]).selection.c, given[1].value_scale, given[2].noise.scale
+    assert numbers == (1.5, 1.5, 1.5) and {*map(type, numbers)} == {float}
 
 
 @pytest.mark.usefixtures("unhooked")

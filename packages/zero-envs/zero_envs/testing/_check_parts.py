@@ -50,12 +50,14 @@ def kind(leaf: Leaf, axes: int = 1) -> str:
     return f"{leaf.dtype}{list(leaf.shape[axes:])}"
 
 
-def check_same(name: str, first: Any, second: Any) -> None:
+def check_same(
+    name: str, first: Any, second: Any, how: str = "called twice with the same arguments"
+) -> None:
     """Checks that two calls of a method returned the same."""
     for (where, x), (_, y) in zip(leaves(first), leaves(second), strict=True):
         is_typed = jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
         if not is_typed and not np.array_equal(x, y, equal_nan=True):
-            fail(f"{name} called twice with the same arguments differs in {where}.")
+            fail(f"{name} {how} differs in {where}.")
 
 
 def check_signature(
