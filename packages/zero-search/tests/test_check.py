@@ -559,8 +559,13 @@ def test_numbers_of_numpy_are_pythons():
         assert leaves == others and [*map(type, leaves)] == [*map(type, others)]
     assert TreeSearch(few, reuse=kept)._num_nodes == 401
     completed = ft.partial(mctx.qtransform_completed_by_mix_value, value_scale=one)
-    given = PUCT(one), dropin.as_qtransform(completed), ParticleSearch(8, noise=GaussianNoise(one))
-    numbers = Rules(given[0]).selection.c, given[1].value_scale, given[2].noise.scale
+    given: Any = (
+        PUCT(one),
+        dropin.as_qtransform(completed),
+        ParticleSearch(8, noise=GaussianNoise(one)),
+    )
+    rules: Any = Rules(given[0])
+    numbers = rules.selection.c, given[1].value_scale, given[2].noise.scale
     assert numbers == (1.5, 1.5, 1.5) and {*map(type, numbers)} == {float}
 
 
