@@ -273,7 +273,11 @@ def test_a_name_is_one_environment():
         (Coins(), {}, "<Coins>.: not one of gymnax's own .* pass hidden=True or hidden=False"),
         (Coins, {"hidden": False}, "give an id or an environment of gymnax"),
         (Pair(), {"hidden": False}, "its actions are a Tuple; Discrete or Box is allowed"),
-        ("CartPole-v1", {"bounds": (-1, 1)}, "its actions are numbered; leave out `bounds`"),
+        (
+            "CartPole-v1",
+            {"hidden": False, "bounds": (-1, 1)},
+            "its actions are numbered; leave out `bounds`",
+        ),
         (Unbounded(), {"hidden": False}, r"no bounds .*pass bounds=\(low, high\)"),
         (Unbounded(), {"hidden": False, "bounds": (1.0, -1.0)}, "low below high"),
     ],
