@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -154,6 +154,15 @@ def test_actions_reach_their_bounds():
         np.testing.assert_allclose(step(jnp.asarray(given, jnp.float32)), expected, atol=1e-6)
 
 
+@pytest.mark.usefixtures("unhooked")
+def test_bounds_may_be_an_array_and_are_those_of_numbers():
+    limits = np.array([-1.0, 1.0])
+    made = stoa_environment(Steer(), hidden=False, bounds=cast(Any, limits))
+    assert isinstance(made, ContinuousAdaptedEnvironment)
+    with pytest.raises(ValueError, match="its actions are numbered; leave out `bounds`"):
+        stoa_environment(Guess(), hidden=False, bounds=(-1.0, 1.0))
+
+
 def test_what_jumanji_is_through_stoa():
     """Its rewards, masks and ends are those of our own adapter."""
     made = stoa_environment(stoa.JumanjiToStoa(registration.make("Maze-v0")), hidden=False)
@@ -192,6 +201,15 @@ class Halves(Guess):
         return state, seen.replace(observation=seen.observation | {"coin": coin})
 
 
+class Counts(Guess):
+    """What it shows begins in eight bits."""
+
+    def reset(self, rng_key, env_params=None) -> Any:
+        state, seen = super().reset(rng_key, env_params)
+        coin = seen.observation["coin"].astype(jnp.uint8)
+        return state, seen.replace(observation=seen.observation | {"coin": coin})
+
+
 @pytest.mark.parametrize("env", [Guess(), Steer()], ids=["discrete", "continuous"])
 def test_every_promise_is_kept(env):
     report = check_environment(stoa_environment(env, hidden=False), key=jr.key(0), num_steps=5)
@@ -215,6 +233,7 @@ def test_every_promise_is_kept(env):
         (Unbounded(), False, r"no bounds .*pass bounds=\(low, high\)"),
         (Named(), False, "its actions are a DictSpace"),
         (Halves(), False, "<Halves>.: an array of int32 goes on as float32.*begin with float32"),
+        (Counts(), False, "<Counts>.: an array of uint8 goes on as int32.*begin with int32"),
         (stoa.PGXToStoa(pgx.make("tic_tac_toe")), False, r"rewards of shape \[2\]"),
     ],
 )

@@ -1,6 +1,7 @@
 """Discrete distributions against enumeration, illegal actions and rows of filler included."""
 
 import itertools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -268,6 +269,8 @@ def test_actions_may_be_of_few_bits(dtype):
     hot = ConcatenateOneHot((300, 300))
     vector = jnp.zeros(1, jnp.float32)
     np.testing.assert_array_equal(hot(vector, given), hot(vector, same))
+    beyond: Any = np.int64(2**32 + 5)  # which JAX would cut to 5
+    assert Categorical(logits).log_prob(beyond) == -np.inf
     symmetries = BoardSymmetries(16, 16, 256)
     turned = symmetries.action(jnp.asarray(5, dtype), 0)
     assert turned == 5 and turned.dtype == dtype

@@ -1,5 +1,6 @@
 """Networks of parts: the order and the number of the parts."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +26,13 @@ def test_the_order_of_the_parts_only_orders_their_logits():
     np.testing.assert_allclose(turned[:2], logits[:2], rtol=1e-4)
     np.testing.assert_allclose(turned[2:], logits[2:][order], rtol=1e-4)
     np.testing.assert_allclose(same, value, rtol=1e-4)
+
+
+def test_double_precision_stays_so():
+    features = jax.tree.map(lambda x: x.astype(np.float64), seen(5))
+    net = jax.tree.map(lambda x: np.asarray(x, np.float64) if eqx.is_array_like(x) else x, NET)
+    with jax.enable_x64(True):
+        assert {x.dtype for x in jax.eval_shape(net, features)} == {np.dtype(np.float64)}
 
 
 def test_parts_see_each_other():

@@ -1,6 +1,7 @@
 """Torsos of images: against Equinox's channels-first convolutions, NumPy's pooling and by hand."""
 
 import itertools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -62,6 +63,14 @@ def test_cnn_is_its_parts_in_order():
     assert cnn.out_size == 5
     bare = eqx.filter_eval_shape(zero_nets.CNN, (9, 7, 2), **SMALL | {"widths": ()}, key=jr.key(0))
     assert bare.out_size == flat.shape[1]
+
+
+@pytest.mark.usefixtures("unhooked")
+def test_widths_may_be_an_array():
+    widths: Any = np.array([5, 4])
+    build = lambda: zero_nets.CNN((9, 7, 2), **SMALL | {"widths": widths}, key=jr.key(0))
+    assert eqx.filter_eval_shape(build).out_size == 4
+    eqx.filter_eval_shape(lambda: zero_nets.Dueling(3, (4,), widths=widths, key=jr.key(0)))
 
 
 def test_parameters_are_the_arrays_and_their_number_is_known():

@@ -145,8 +145,8 @@ def check_same_kind(first: Any, second: Any) -> None:
 
 
 def checked_action(action: Any, shape: tuple[int, ...]) -> Integer[Array | np.ndarray, "..."]:
-    """Integers of this shape, of 32 bits or more: JAX compares those of eight with a number of 300
-    actions as if it were 44. Refuses what are none."""
+    """The action in at least 32 bits: JAX cuts a number of actions to the bits of the action that
+    it is compared with, 300 to 44. Refuses what are no integers of this shape."""
     check_shape("action", action, shape)
     dtype = getattr(action, "dtype", None) or np.asarray(action).dtype
     if not jnp.issubdtype(dtype, jnp.integer):

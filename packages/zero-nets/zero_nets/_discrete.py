@@ -48,9 +48,9 @@ class Categorical(AbstractDistribution):
 
     def log_prob(self, action: Int[Array, ""]) -> Float[Array, ""]:
         """The log-probability of `action`: -inf if it is illegal or out of range."""
-        action = checked_action(action, ())
-        exists = (action >= 0) & (action < self.logits.size)
-        log_prob = jnp.where(exists, self.log_probs[jnp.where(exists, action, 0)], -jnp.inf)
+        given = checked_action(action, ())
+        exists = (given >= 0) & (given < self.logits.size)
+        log_prob = jnp.where(exists, self.log_probs[jnp.where(exists, given, 0)], -jnp.inf)
         return jnp.where(_unknown(self.logits), jnp.nan, log_prob)
 
     def mode(self) -> Int[Array, ""]:
@@ -105,8 +105,8 @@ class MultiDiscrete(AbstractDistribution):
         return jax.vmap(lambda part, key: part.sample(key=key))(self._parts(), keys)
 
     def log_prob(self, action: Int[Array, " components"]) -> Float[Array, ""]:
-        action = checked_action(action, (len(self.num_actions),))
-        return jnp.sum(jax.vmap(Categorical.log_prob)(self._parts(), action))
+        given = checked_action(action, (len(self.num_actions),))
+        return jnp.sum(jax.vmap(lambda part, x: part.log_prob(x))(self._parts(), given))
 
     def mode(self) -> Int[Array, " components"]:
         return jax.vmap(Categorical.mode)(self._parts())

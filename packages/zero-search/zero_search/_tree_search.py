@@ -418,7 +418,7 @@ class TreeSearch(AbstractPlanner[AbstractPriorModel, SearchCarry]):
         check_move(carry, SearchCarry, action, last)
         ply, tree, reached = jnp.where(last, 0, carry.ply + 1), carry.tree, carry.reached
         if tree is not None and reached is not None:
-            # JAX compares an action of eight bits with a number of 300 actions as if it were 44.
+            # JAX cuts the number of actions to the bits of the action, 300 to 44.
             action = action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)
             possible = (action >= 0) & (action < tree.child.shape[-1]) & ~last
             reached = follow(tree, reached, action, is_chance(tree.state)) & possible[:, None]

@@ -103,7 +103,7 @@ def taken(called: str, x: Any, kind: str = "real numbers") -> Any:
 
 def at_action(x: Array, action: Array) -> Array:
     """The entry of the action, or NaN where there is no such action: JAX takes the nearest one."""
-    # JAX compares an action of eight bits with a number of 300 actions as if it were 44.
+    # JAX cuts the number of actions to the bits of the action, 300 to 44.
     action = action if jnp.result_type(action).itemsize >= 4 else action.astype(jnp.int32)
     exists = (action >= 0) & (action < x.shape[0])
     return jnp.where(exists, x[jnp.where(exists, action, 0)], jnp.nan)

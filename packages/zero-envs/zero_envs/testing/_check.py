@@ -175,9 +175,9 @@ def _check(env: Any, key: PRNGKeyArray, num_steps: int, num_envs: int) -> Enviro
     observation = observe(state)
     if observation.legal is not None and _stuck(env, observation.legal).any():
         fail("an initial state has no legal action; every state that is not final needs one.")
-    observed = isinstance(env, AbstractObservedEnvironment)
-    likely = jax.jit(batched(env, "observation_log_prob")) if observed else None
-    if likely is not None:
+    likely = None
+    if isinstance(env, AbstractObservedEnvironment):
+        likely = jax.jit(batched(env, "observation_log_prob"))
         none = jnp.full(num_envs, -1, jnp.int32)
         _check_likely("init, with action -1", likely(observation, state, none, state))
     over = np.zeros(num_envs, np.bool_)
