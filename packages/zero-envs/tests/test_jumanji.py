@@ -15,10 +15,12 @@ from jumanji.environments.logic.minesweeper.env import Minesweeper
 from jumanji.environments.logic.minesweeper.generator import UniformSamplingGenerator
 from jumanji.environments.logic.rubiks_cube.types import Observation as CubeObservation
 from jumanji.environments.routing.cleaner.env import Cleaner
+from jumanji.environments.routing.lbf.env import LevelBasedForaging
+from jumanji.environments.routing.lbf.generator import RandomGenerator
 from jumanji.environments.routing.snake.env import Snake
 from jumanji.environments.routing.sokoban.env import Sokoban
 from jumanji.environments.routing.sokoban.generator import SimpleSolveGenerator
-from jumanji.wrappers import AutoResetWrapper
+from jumanji.wrappers import AutoResetWrapper, MultiToSingleWrapper
 
 from zero_envs import JumanjiEnvironment
 
@@ -175,6 +177,11 @@ def test_hidden_states():
     for name in ("Minesweeper-v0", "RobotWarehouse-v0"):
         assert JumanjiEnvironment(name).hidden
     assert not JumanjiEnvironment("Maze-v0").hidden
+    for sight in (2, 5):  # of a grid of 5 cells
+        foraging = LevelBasedForaging(
+            generator=RandomGenerator(5, fov=sight, num_agents=1, num_food=1)
+        )
+        assert JumanjiEnvironment(MultiToSingleWrapper(foraging)).hidden == (sight == 2)
     assert JumanjiEnvironment(Own(4, 4), hidden=True).hidden
     with pytest.raises(ValueError, match="Own.*pass hidden=True or False"):
         JumanjiEnvironment(Own(4, 4))

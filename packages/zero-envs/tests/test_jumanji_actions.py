@@ -175,6 +175,15 @@ class Hungry(Wrapper):
         return state, after.replace(reward=after.reward + 0.5)
 
 
+class Noisy(Wrapper):
+    """Pays by chance."""
+
+    def step(self, state: Any, action: Any) -> Any:
+        after: Any
+        state, after = self._env.step(state, action)
+        return state, after.replace(reward=after.reward + jr.normal(state.key))
+
+
 def test_wrappers_are_played_as_what_they_wrap():
     """Agents' rewards added up, or a reward of one's own; the limit within stays a truncation."""
     two = Connector(generator=UniformRandomGenerator(5, 2), time_limit=3)
@@ -182,6 +191,10 @@ def test_wrappers_are_played_as_what_they_wrap():
     hungry = JumanjiEnvironment(Hungry(Snake(6, 6, time_limit=3)), hidden=False)
     with pytest.raises(ValueError, match="<Hungry>.*pass hidden=True or False"):
         JumanjiEnvironment(Hungry(Snake(6, 6)))
+    with pytest.raises(ValueError, match="<Hungry>.*pass hidden=True or False"):
+        JumanjiEnvironment(MultiToSingleWrapper(Hungry(two)))
+    drawn = JumanjiEnvironment(MultiToSingleWrapper(Noisy(two)), hidden=False)
+    assert drawn.random and not both.random
     assert (both.num_actions, both.factored.num_values, two.time_limit) == (25, (5, 5), 3)
     for env, paid in ((both, 2 * -0.03), (hungry, 0.5)):
         state, step, observe = _start(env, 3), _step(env), jax.jit(env.observe)

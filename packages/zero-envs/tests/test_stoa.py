@@ -96,6 +96,27 @@ class Named(Guess):
         return stoa.DictSpace({"x": stoa.DiscreteSpace(2, jnp.int32)})
 
 
+class Table(Guess):
+    """Its two components are numbered, as by Stoa's wrapper, and its mask is still a table."""
+
+    def __init__(self, num_actions: int = 6):
+        super().__init__()
+        self.num_actions = num_actions
+
+    def _seen(self, coin: Any) -> Any:
+        return {"coin": coin, "action_mask": jnp.array([[True, False, True], [False, True, True]])}
+
+    def action_space(self, env_params=None) -> Any:
+        return stoa.DiscreteSpace(self.num_actions, jnp.int32)
+
+
+class Places(Guess):
+    """An action is an integer within bounds."""
+
+    def action_space(self, env_params=None) -> Any:
+        return stoa.BoundedArraySpace((1,), jnp.int32, 0, 2)
+
+
 def _transitions(env: Any, num_steps: int) -> Any:
     def body(state, key):
         return env.step(state, jnp.int32(0), key=key)
@@ -142,6 +163,9 @@ def test_the_mask_of_an_observation_is_that_of_the_actions():
     seen = env.observe(env.init(key=jr.key(0)))
     np.testing.assert_array_equal(seen.legal, [True, True, False])
     assert list(seen.features) == ["coin"]
+    table = stoa_environment(Table(), hidden=False)
+    mask = table.observe(table.init(key=jr.key(0))).legal
+    np.testing.assert_array_equal(mask, [True, False, True, False, True, True])
 
 
 def test_actions_reach_their_bounds():
@@ -232,6 +256,9 @@ def test_every_promise_is_kept(env):
         (Components(), False, "wrap it in stoa.MultiDiscreteToDiscreteWrapper"),
         (Unbounded(), False, r"no bounds .*pass bounds=\(low, high\)"),
         (Named(), False, "its actions are a DictSpace"),
+        (Places(), False, "its actions are a BoundedArraySpace of .*int32.*; give"),
+        (Table(5), False, r"its action mask has the shape \[2, 3\] for 5 actions"),
+        (Table(2**31), False, "it has 2147483648 actions; there may be fewer than 2..31"),
         (Halves(), False, "<Halves>.: an array of int32 goes on as float32.*begin with float32"),
         (Counts(), False, "<Counts>.: an array of uint8 goes on as int32.*begin with int32"),
         (stoa.PGXToStoa(pgx.make("tic_tac_toe")), False, r"rewards of shape \[2\]"),

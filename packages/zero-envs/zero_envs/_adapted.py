@@ -149,8 +149,13 @@ class AdaptedEnvironment(AbstractAdaptedEnvironment, AbstractDiscreteEnvironment
         features, mask = _without_mask(state.observation)
         legal = jnp.ones(self.num_actions, jnp.bool_)
         if mask is not None:
-            # A softmax needs at least one.
-            legal = mask.astype(jnp.bool_) | ~jnp.any(mask)
+            if mask.size != self.num_actions:
+                raise ValueError(
+                    f"{self.library.call}(<{self.library.name}>): its action mask has the shape "
+                    f"{list(mask.shape)} for {self.num_actions} actions; give one number for each."
+                )
+            # Several components are numbered in row-major order. A softmax needs at least one.
+            legal = (mask.astype(jnp.bool_) | ~jnp.any(mask)).reshape(-1)
         return Observation(features=features, legal=legal)
 
 

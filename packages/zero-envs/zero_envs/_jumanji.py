@@ -4,7 +4,7 @@ import copy
 import functools as ft
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -206,7 +206,7 @@ class JumanjiEnvironment(AbstractDiscreteEnvironment[JumanjiState]):
     @property
     def random(self) -> bool:
         """Whether its steps draw, which tells no odds."""
-        foreign = any(not _is_own(kind) for kind in (type(self.env), type(self.env.unwrapped)))
+        foreign = any(not _is_own(kind) for kind in _kinds(self.env))
         return step_draws(self) if foreign else _name(self.env) in JUMANJI_RANDOM
 
     def init(self, *, key: PRNGKeyArray) -> JumanjiState:
@@ -304,18 +304,29 @@ def _name(env: Any) -> str:
     return type(env.unwrapped).__name__
 
 
+def _kinds(env: Any) -> Iterator[type]:
+    """The classes of the wrappers, outermost first, and of what they wrap."""
+    while env is not env.unwrapped:
+        yield type(env)
+        env = env._env
+    yield type(env)
+
+
 def _is_own(kind: type) -> bool:
     return kind.__module__.startswith("jumanji.")
 
 
 def _is_hidden(call: str, env: Any) -> bool:
-    for kind in (type(env), type(env.unwrapped)):
+    for kind in _kinds(env):
         if not _is_own(kind):
             raise ValueError(
                 f"{call}(<{kind.__name__}>): not one of Jumanji's own, so it is not "
                 "known whether its state is fully observable; pass hidden=True or False."
             )
-    return _name(env) in JUMANJI_HIDDEN
+    name, inner = _name(env), env.unwrapped
+    # Its agents may see a part of the grid.
+    near = name == "LevelBasedForaging" and inner.fov < inner.grid_size
+    return near or name in JUMANJI_HIDDEN
 
 
 def jumanji_environment(

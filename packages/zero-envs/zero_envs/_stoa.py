@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from ._adapted import AdaptedEnvironment, continuous, ContinuousAdaptedEnvironment, Library, Stepped
@@ -56,7 +58,7 @@ def stoa_environment(
         space = env.action_space()
     if isinstance(space, spaces.DiscreteSpace):
         check_unbounded(_CALL, kind, bounds)
-        return AdaptedEnvironment(library=library, num_actions=int(space.num_values), **known)
+        return _discrete(library, int(space.num_values), known)
     if isinstance(space, spaces.MultiDiscreteSpace):
         raise ValueError(
             f"{_CALL}(<{kind}>): its actions have several components; wrap it in "
@@ -67,8 +69,25 @@ def stoa_environment(
             f"{_CALL}(<{kind}>): its actions are a {type(space).__name__}; give an environment "
             "with a DiscreteSpace or a BoundedArraySpace."
         )
+    if not jnp.issubdtype(space.dtype, jnp.floating):
+        raise ValueError(
+            f"{_CALL}(<{kind}>): its actions are a {type(space).__name__} of {space.dtype}; give "
+            "an environment with a DiscreteSpace, or with actions of real numbers."
+        )
     low, high = getattr(space, "minimum", -math.inf), getattr(space, "maximum", math.inf)
     return continuous(library, space.shape, (low, high) if bounds is None else bounds, **known)
+
+
+def _discrete(library: Library, num_actions: int, known: dict[str, Any]) -> AdaptedEnvironment:
+    if num_actions >= 2**31:
+        raise ValueError(
+            f"{_CALL}(<{library.name}>): it has {num_actions} actions; there may be fewer than "
+            "2**31, for int32 actions."
+        )
+    env = AdaptedEnvironment(library=library, num_actions=num_actions, **known)
+    # A mask of another shape than the actions fails now and not in the first step.
+    jax.eval_shape(lambda: env.observe(env.init(key=jax.random.key(0))))
+    return env
 
 
 def _functions(env: Any) -> tuple[Any, Any]:

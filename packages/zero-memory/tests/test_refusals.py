@@ -308,6 +308,12 @@ def test_arrays_of_numpy_and_lists_will_do():
             ordered.update_priorities(full, where, what)
     with pytest.raises(ValueError, match="indices of shape"):
         ordered.update_priorities(full, indices[:, :0], [1.0] * 4)
+    large: Any = PrioritisedTrajectoryBuffer(128, 4, 4, length=4, period=4)
+    full = large.add(large.init(rows(0)), rows(np.zeros((4, 128))))
+    few = np.asarray([[124]] * 4, np.int8)  # of 512 slots, which eight bits do not number
+    for update in (large.update_priorities, jax.jit(large.update_priorities)):
+        new = update(full, few, np.full(4, 2.0, np.float32)).priorities.leaves
+        assert (new > 1).sum() == 1 and new.reshape(4, -1)[0].argmax() == 124 // 4
 
 
 @pytest.mark.usefixtures("unhooked")

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 
 def plain(x: Any) -> Any:
@@ -101,7 +101,7 @@ def check_items(
         shape = (ring.shape[0], *axes, *ring.shape[2:])
         if x.shape != shape or x.dtype != ring.dtype:
             raise ValueError(
-                f"{_described(path, x)}: give {ring.dtype}{list(shape)}, like the example."
+                f"{_described(path, x)}: give {ring.dtype}{list(shape)}, as the example is kept."
             )
     return leaves[0].shape[:num_axes]
 
@@ -162,9 +162,10 @@ def is_known(x: Array) -> bool:
 
 def check_priorities(
     indices: Array, priorities: Array, num_slots: int, period: int
-) -> Bool[Array, " batch"]:
+) -> tuple[Int[Array, " batch"], Bool[Array, " batch"]]:
     """Refuses shapes that do not fit and, if they are known, wrong indices and priorities. Returns
-    which windows start at a place in the buffer and have a priority."""
+    the first index of each window, and which windows start at a place in the buffer and have a
+    priority."""
     if not jnp.issubdtype(indices.dtype, jnp.integer) or jnp.iscomplexobj(priorities):
         raise ValueError(
             f"indices of {indices.dtype} and priorities of {priorities.dtype}: give "
@@ -175,7 +176,9 @@ def check_priorities(
             f"priorities of shape {list(priorities.shape)} for indices of shape "
             f"{list(indices.shape)}: give `Batch.indices` and one priority a window."
         )
+    # JAX cuts a number of slots to the bits of the index that it is compared with.
     first = indices[:, 0]
+    first = first if first.dtype.itemsize >= 4 else first.astype(jnp.int32)
     there = (first >= 0) & (first < num_slots) & (first % period == 0)
     if is_known(there) and not all(there.tolist()):
         raise ValueError(
@@ -187,4 +190,4 @@ def check_priorities(
         raise ValueError(
             f"a priority of {priorities[jnp.argmin(good)]}: give finite numbers from 0 on."
         )
-    return there & good
+    return first, there & good

@@ -104,9 +104,10 @@ def draw(
 ) -> tuple[Int[Array, "shards draws"], Int[Array, "shards draws"], Float[Array, "shards draws"]]:
     """Draws windows with probability proportional to their priority, with a key for each shard.
 
-    The draws of a shard are stratified: its total is cut into `num_draws` equal parts, and each
-    part gets one draw (Schaul et al. 2016, appendix B.2.1). A window of priority 0 is only drawn
-    where all are 0.
+    The environments of a shard's draws are stratified: its total is cut into `num_draws` equal
+    parts, and each part gives one draw its environment. Within an environment windows are drawn
+    independently, where those of Schaul et al. 2016, appendix B.2.1, are stratified too. A window
+    of priority 0 is only drawn where all are 0.
 
     **Returns:** environments (of the shard), windows and their probabilities.
     """

@@ -110,7 +110,7 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         return PrioritisedState(rows, priorities, state.updates)
 
     def sample(self, state: PrioritisedState, *, key: PRNGKeyArray) -> Batch:
-        """Draws `batch_size` windows in proportion to their priorities, stratified.
+        """Draws `batch_size` windows in proportion to their priorities, stratified by environment.
 
         P(i) is the probability within the shard; it differs from that over all shards as far as the
         shards' sums of priorities differ. The `weights` of each row are the importance weight of
@@ -153,9 +153,9 @@ class PrioritisedTrajectoryBuffer(AbstractBuffer[PrioritisedState]):
         num_slots = self.num_envs * self.capacity
         check_kind(self, state, PrioritisedState)
         indices, priorities = as_array("indices", indices), as_array("priorities", priorities)
-        good = check_priorities(indices, priorities, num_slots, self.period)
+        first, good = check_priorities(indices, priorities, num_slots, self.period)
         num_shards, envs_per_shard = self._buffer._shards(state.rows)
-        everywhere, slot = jnp.divmod(indices[:, 0], self.capacity)
+        everywhere, slot = jnp.divmod(first, self.capacity)
         shard = everywhere // envs_per_shard - state.rows.shard[0]
         is_here = (shard >= 0) & (shard < num_shards)
         age = (slot - oldest(state.rows)[0]) % self.capacity

@@ -18,7 +18,8 @@ from zero_search.mctx import _nodes
 from .helpers import Jitted, othello_positions, quick_jit, RandomTree
 
 
-SIMULATIONS, GAMMA = 24, 0.9
+# A learned discount may be above 1, and mctx takes it as it is.
+SIMULATIONS, GAMMA = 24, 1.05
 # chex dataclasses hide their constructors from type checkers.
 ENGINE: Any = mctx
 POLICIES = ("muzero_policy", "gumbel_muzero_policy")
@@ -279,8 +280,7 @@ def plain(model, key, action, state):
     ), state
 
 
-@functools.partial(quick_jit, static_argnums=(2, 3))
-def go_on(state, tree, num_simulations, max_nodes=20):
+def grown(state, tree, num_simulations, max_nodes=20):
     """`alphazero_policy` without root noise."""
     model, _ = endless()
     logits, value = model.predict(state, key=UNUSED)
@@ -290,6 +290,9 @@ def go_on(state, tree, num_simulations, max_nodes=20):
         # A Dirichlet draw takes long to compile, and here it has no weight.
         patch.setattr(jr, "dirichlet", lambda key, alpha, shape: jnp.ones((*shape, *alpha.shape)))
         return dropin.alphazero_policy(*args, dirichlet_fraction=0.0).search_tree
+
+
+go_on = quick_jit(grown, static_argnums=(2, 3))
 
 
 def test_two_searches_equal_a_long_one(quiet):
@@ -312,6 +315,20 @@ def test_a_full_tree_counts_on_as_that_of_the_planner(quiet):
     assert np.allclose(summary.value, plan.value, atol=1e-5)
     ours, theirs = (np.asarray(x.qvalues)[plan.weights > 0] for x in (plan, summary))
     assert np.allclose(ours, theirs, atol=1e-5)
+
+
+def test_what_lies_on_the_host_is_taken(quiet, unhooked):
+    """NumPy's 64 bits in a root, trees that were fetched, and an array of JAX as a count."""
+    _, state = endless()
+    root = jax.device_get(state)
+    wide = jax.tree.map(lambda x: x.astype(np.int64) if x.dtype == np.int32 else x, root)
+    action = np.arange(30, dtype=np.int32) % 3
+    few: Any = jnp.int32(15)
+    tree = go_on(state, None, 15)
+    below = subtree(tree, action, np.zeros(30, bool))
+    assert_equal(grown(wide, None, few), tree)  # outside of `jit`, which makes arrays of all
+    fetched = dropin.get_subtree(jax.device_get(tree), action)
+    assert_equal(fetched, below)
 
 
 def nodes_below(tree, row, index):

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._check import check_search
 from ._forest import Forest, on_device, put, recorded, take
-from ._model import AbstractPriorModel, masked_edge, masked_prediction, predicted, stepped
+from ._model import AbstractPriorModel, LARGEST, masked_edge, masked_prediction, predicted, stepped
 from ._proof import among, Bounds, sealed
 from ._sample import folded, varying
 from ._stop import until_decided
@@ -395,7 +395,9 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: Number) -> Found:
     answer = fixed.ask(before, walk.action, step_key, predict_key)
     state, reward, discount, last, logits, value = answer
     logits, value, invalid = masked_prediction(logits, value)
-    reward, discount, wrong = masked_edge(reward, discount)
+    # A model of mctx's, which has no final states, may have any discount.
+    most = 1.0 if fixed.rules.stop_at_final else LARGEST
+    reward, discount, wrong = masked_edge(reward, discount, most)
     # Nothing follows a final node, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
     found = Found(

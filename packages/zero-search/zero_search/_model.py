@@ -209,11 +209,13 @@ def guesses(
     return jax.vmap(guess, out_axes=1)(jnp.arange(number, dtype=jnp.int32))
 
 
-def masked_edge(reward: Floats, discount: Floats) -> tuple[Floats, Floats, Bools]:
+def masked_edge(
+    reward: Floats, discount: Floats, most: float = 1.0
+) -> tuple[Floats, Floats, Bools]:
     """Rewards and discounts in float32, and the rows where one had to be changed: what is not
-    finite, a reward beyond `LARGEST` or a discount beyond -1 or 1 becomes 0."""
+    finite, a reward beyond `LARGEST` or a discount beyond `-most` or `most` becomes 0."""
     edge = jnp.stack([reward.astype(jnp.float32), discount.astype(jnp.float32)])
-    known = jnp.abs(edge) <= np.array([[LARGEST], [1.0]], np.float32)
+    known = jnp.abs(edge) <= np.array([[LARGEST], [most]], np.float32)
     reward, discount = jnp.unstack(jnp.where(known, edge, 0.0))
     return reward, discount, ~jnp.all(known, axis=0)
 

@@ -354,4 +354,4 @@ def turned(x: Array, num_players: int) -> Array:
 def check_players(owner: str, num_players: int) -> None:
     """Raises unless one or two play."""
     if type(num_players) is not int or num_players not in (1, 2):
-        raise ValueError(f"{owner}(num_players={num_players!r}) must be 1 or 2.")
+        raise ValueError(f"{owner}(num_players={num_players!r}) must be the int 1 or 2.")

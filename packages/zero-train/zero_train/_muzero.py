@@ -192,8 +192,8 @@ class MuZero(AbstractBlockAgent[MuZeroState], AbstractReanalysingAgent[MuZeroSta
         check_kind(owner, ValueCode | None, "a code of values", code=self.code)
         if type(self.n_steps) is not int or self.n_steps < (self.bootstrap == "network"):
             raise ValueError(
-                f"MuZero(n_steps={self.n_steps!r}, bootstrap={self.bootstrap!r}): give a count of "
-                "rewards; 0, the plans' own values, needs bootstrap='plan'."
+                f"MuZero(n_steps={self.n_steps!r}, bootstrap={self.bootstrap!r}): give an int, a "
+                "count of rewards; 0, the plans' own values, needs bootstrap='plan'."
             )
         check_count(owner, 0, correction=self.correction)
         if self.correction and not self.n_steps:

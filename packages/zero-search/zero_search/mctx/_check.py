@@ -18,8 +18,11 @@ def check_arguments(
     invalid_actions: Array | None,
     max_depth: int | None = None,
     max_nodes: int | None = None,
-) -> None:
-    """Of a policy's arguments; raises a `ValueError` while it is traced."""
+) -> tuple[int, int | None, int | None]:
+    """Of a policy's arguments; raises a `ValueError` while it is traced.
+
+    **Returns:** the three counts as Python's integers.
+    """
     counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
     for name, count in counts.items():
         if (name == "num_simulations" or count is not None) and _known_integer(count) < 1:
@@ -47,6 +50,8 @@ def check_arguments(
                 f"`invalid_actions`: every action is invalid in rows "
                 f"{rows[:8].tolist()} of {len(logits)}; leave at least one valid."
             )
+    plain = lambda count: None if count is None else operator.index(count)
+    return operator.index(num_simulations), plain(max_depth), plain(max_nodes)
 
 
 def check_tree(tree: Any, root: Any) -> None:

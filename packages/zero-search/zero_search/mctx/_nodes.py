@@ -80,8 +80,14 @@ def prior(logits: Float[Array, "*rows actions"]) -> Float[Array, "*rows actions"
     """Logits with `-inf` for what is illegal. In a state without any legal action, as at the end of
     a game, they stay, all alike: the search walks on below it, as mctx does.
     """
-    out, finite = illegal(logits), clean(logits).astype(jnp.float32)
-    return jnp.where(out & ~jnp.all(out, axis=-1, keepdims=True), -jnp.inf, finite)
+    out = illegal(logits)
+    return jnp.where(out & ~jnp.all(out, axis=-1, keepdims=True), -jnp.inf, single(clean(logits)))
+
+
+def single(logits: Float[Array, "*rows actions"]) -> Float[Array, "*rows actions"]:
+    """Finite logits in float32, finite still."""
+    limit = float(jnp.finfo(jnp.float32).max)
+    return jnp.clip(logits, -limit, limit).astype(jnp.float32)
 
 
 def break_ties(
@@ -124,7 +130,7 @@ def masked_root(
     invalid = jnp.where(illegal(root.prior_logits), jnp.ones_like(invalid), invalid)
     logits = jnp.where(invalid.astype(bool), jnp.finfo(logits.dtype).min, logits)
     action = jnp.full(logits.shape[:1], -1, jnp.int32)
-    masked = jnp.where(invalid.astype(bool), -jnp.inf, logits.astype(jnp.float32))
+    masked = jnp.where(invalid.astype(bool), -jnp.inf, single(logits))
     highest = jnp.max(masked, axis=1, keepdims=True)
     seen = masked - jnp.where(highest > -jnp.inf, highest, 0.0)
     return Node(root.embedding, logits, root.value, action), seen, invalid

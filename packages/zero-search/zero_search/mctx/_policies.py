@@ -69,7 +69,8 @@ def muzero_policy(
     - An action without visits is never drawn, whatever the `temperature`.
     - With `max_depth`, a leaf there is revisited with its first evaluation, and nodes are numbered
         without gaps.
-    - Statistics are kept in float32, whatever the dtype of `root.value`.
+    - Statistics are kept in float32, whatever the dtype of `root.value`. What is not finite or
+        beyond 1e30 counts as 0.
 
     `qtransform` may be one of mctx's three, a `functools.partial` of one with keywords, or a
     [`zero_search.AbstractQTransform`][]; others are refused. `loop_fn` runs the simulations.
@@ -127,9 +128,12 @@ def alphazero_policy(
     every simulation. In a full tree leaves are still evaluated, counted and backed up, only not
     stored: such an edge has visits but no child, and its value is in `children_rewards`.
     """
-    check_arguments(root, num_simulations, invalid_actions, max_depth, max_nodes)
-    given: Any = root
+    num_simulations, max_depth, max_nodes = check_arguments(
+        root, num_simulations, invalid_actions, max_depth, max_nodes
+    )
+    root = given = jax.tree.map(jnp.asarray, root)
     if search_tree is not None:
+        search_tree = jax.tree.map(jnp.asarray, search_tree)
         check_tree(search_tree, root)
     typed, unwrap = with_typed_key(rng_key)
     action_key, noise_key, search_key = jr.split(typed, 3)
@@ -175,8 +179,10 @@ def gumbel_muzero_policy(
 
     Danihelka et al. 2022, "Policy improvement by planning with Gumbel".
     """
-    check_arguments(root, num_simulations, invalid_actions, max_depth=max_depth)
-    given: Any = root
+    num_simulations, max_depth, _ = check_arguments(
+        root, num_simulations, invalid_actions, max_depth
+    )
+    root = given = jax.tree.map(jnp.asarray, root)
     typed, unwrap = with_typed_key(rng_key)
     key, gumbel_key = jr.split(typed)
     start, logits, invalid = masked_root(root, given.prior_logits, invalid_actions)

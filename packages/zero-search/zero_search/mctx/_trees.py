@@ -40,7 +40,8 @@ def to_mctx(tree: Tree, root_invalid_actions: Array, extra_data: Any) -> mctx.Tr
     kept: Node = tree.state
     slot = jnp.arange(nodes, dtype=jnp.int32)[None]
     lane = jnp.arange(batch, dtype=jnp.int32)[:, None]
-    reached = (slot > 0) & (slot < tree.size[:, None])
+    # mctx's own trees have gaps where `max_depth` stopped a simulation.
+    reached = (slot > 0) & (slot < tree.size[:, None]) & (kept.action >= 0)
     none = jnp.int32(_engine.Tree.NO_PARENT)
     parent = jnp.where(reached, tree.parent, none)
     action = jnp.where(reached, kept.action, none)
@@ -135,9 +136,9 @@ def get_subtree(tree: mctx.Tree, child_index: Ints) -> mctx.Tree:
     Visits and values stay, for [`zero_search.mctx.alphazero_policy`][] to go on with. A row whose
     action has no node below it becomes an empty tree, in which that policy plants a new root.
     """
-    old: Any = tree
+    old: Any = jax.tree.map(jnp.asarray, tree)
     root = jnp.take_along_axis(old.children_index[:, 0], child_index[:, None], axis=1)[:, 0]
-    trees = from_mctx(tree, old.children_prior_logits[:, :, None])
+    trees = from_mctx(old, old.children_prior_logits[:, :, None])
     below = subtree(trees, jnp.maximum(root, 0), root >= 0)
     return to_mctx(below, jnp.zeros_like(old.root_invalid_actions), old.extra_data)
 
@@ -152,4 +153,4 @@ def reset_search_tree(tree: mctx.Tree, select_batch: Bools | None = None) -> mct
     names = ("parents", "action_from_parent", "children_index")
     none = {name: jnp.full_like(getattr(old, name), -1) for name in names}
     empty = jax.tree.map(jnp.zeros_like, held).replace(**none)
-    return where_rows(select_batch, empty, held).replace(extra_data=old.extra_data)
+    return where_rows(jnp.asarray(select_batch), empty, held).replace(extra_data=old.extra_data)
