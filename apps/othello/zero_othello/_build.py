@@ -19,12 +19,15 @@ from ._mctx import MctxSearch
 def build_loop(config: Config) -> Loop:
     ours = Othello(config.disc_weight)
     env = ours if config.env_engine == "zero" else PgxEnvironment("othello")
+    heads = {"policy_channels": 8, "value_channels": 4} if config.lines else {}
     network = ft.partial(
         AlphaZeroNet,
         board_shape=(8, 8, 2),
         num_actions=env.num_actions,
         channels=config.channels,
         blocks=config.blocks,
+        lines=config.lines,
+        **heads,
         max_value=env.max_return,
     )
     model = ft.partial(EnvironmentModel, env)

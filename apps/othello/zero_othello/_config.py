@@ -21,12 +21,18 @@ OPENING_PLIES = 6
 class Config(AbstractTreeSearchConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
-    steps: Count = 450
+    steps: Count = 800
+    envs: Count = 256
+    updates: Count = 2
+    batch: Count = 2048
     warmup: int = 50
     capacity: Annotated[int, Ge(2 * LONGEST_GAME)] = 512
-    blocks: Annotated[int, Interval(ge=1, le=256)] = 3
+    lines: bool = True
+    """Look up every row, column and diagonal of the board in tables, and give both heads four times
+    the channels."""
+    blocks: Annotated[int, Interval(ge=0, le=256)] = 0
     """Residual blocks."""
-    channels: Annotated[int, Interval(ge=1, le=2**13)] = 32
+    channels: Annotated[int, Interval(ge=1, le=2**13)] = 16
     """Channels of the tower."""
     symmetries: bool = True
     """Apply a random symmetry of the board, of eight, to every position."""
@@ -46,7 +52,7 @@ class Config(AbstractTreeSearchConfig):
     """Nodes of the tree per game (puct and muzero keep the subtree of the played move)."""
     l2: NonNegative = 0.0
     """Weight of the squared parameters in the loss."""
-    evaluate_every: Annotated[Count, tyro.conf.arg(aliases=["--ladder-every"])] = 50
+    evaluate_every: Annotated[Count, tyro.conf.arg(aliases=["--ladder-every"])] = 100
     """Steps between two players of the Elo ladder."""
     ladder_games: Annotated[int, Interval(ge=2, le=10**8)] = 100
     """Games of each match of the ladder."""
@@ -55,6 +61,7 @@ class Config(AbstractTreeSearchConfig):
 
     absent: ClassVar[Mapping[str, Any]] = {
         "env_engine": "pgx",
+        "lines": False,
         "disc_weight": 0.0,
         "player_exploration": 2.5,
         "prior_temperature": 2.0,
@@ -95,6 +102,9 @@ class Config(AbstractTreeSearchConfig):
             )
 
 
+#: A network without tables, and how it learns.
+_TOWER: dict[str, Any] = {"lines": False, "envs": 128, "updates": 4, "batch": 512}
+
 #: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores, and
 #: `hour` an hour or more; `night` about two and a half hours, or more on slow ones.
 PRESETS: dict[str, Config] = {
@@ -108,6 +118,7 @@ PRESETS: dict[str, Config] = {
         simulations=25,
         nodes=50,
         exploration=1.0,
+        lines=False,
         blocks=2,
         channels=4,
         learning_rate=1e-4,
@@ -122,8 +133,8 @@ PRESETS: dict[str, Config] = {
         evaluate_every=1,
     ),
     "quick": Config(),
-    "hour": Config(steps=2700, blocks=4, channels=48, evaluate_every=150),
-    "night": Config(steps=3500, blocks=5, channels=64, evaluate_every=250),
+    "hour": Config(**_TOWER, steps=2700, blocks=4, channels=48, evaluate_every=150),
+    "night": Config(**_TOWER, steps=3500, blocks=5, channels=64, evaluate_every=250),
     "standard": Config(
         steps=4000,
         envs=1024,
@@ -132,6 +143,7 @@ PRESETS: dict[str, Config] = {
         batch=2048,
         simulations=32,
         considered=16,
+        lines=False,
         blocks=6,
         channels=128,
         evaluate_every=250,
@@ -145,6 +157,7 @@ PRESETS: dict[str, Config] = {
         batch=4096,
         simulations=64,
         considered=16,
+        lines=False,
         blocks=10,
         channels=192,
         player_simulations=256,

@@ -3,7 +3,8 @@
 - Whole networks: `AlphaZeroNet`, `ActorCritic`, `PartsNet`, `Recurrent`, `WorldModel`,
   `PrefixWorldModel`, `StochasticWorldModel`, or parts in a `Chain`.
 - Parts: `MLP`, `CNN`, `VisualResNet`, `VectorResNet`, `RNN`, `ResidualBlock`, `Conv`,
-  `ChannelNorm`, `NoisyLinear`; `Select` and `Concatenate` for structured observations.
+  `ChannelNorm`, `NoisyLinear`, `LineTables` of boards; `Select` and `Concatenate` for structured
+  observations.
 - Heads: `CategoricalHead`, `MultiDiscreteHead`, `GaussianHead`, `TanhGaussianHead`, `BetaHead`,
   `LinearHead`, `Dueling`. Those of a policy return an `AbstractDistribution`.
 - Wrappers: `MixedPrecision`, `Ensemble`.
@@ -64,6 +65,7 @@ from ._layers import (
     orthogonal as orthogonal,
     ResidualBlock as ResidualBlock,
 )
+from ._lines import LineTables as LineTables
 from ._parts import PartsNet as PartsNet
 from ._precision import MixedPrecision as MixedPrecision
 from ._prefix import PrefixWorldModel as PrefixWorldModel

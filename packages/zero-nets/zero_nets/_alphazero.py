@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from ._checks import as_features, check_board, check_choice, check_number, check_sizes
 from ._layers import ChannelNorm, Conv, ResidualBlock
+from ._lines import LineTables
 from ._precision import widen
 
 
@@ -23,6 +24,7 @@ class AlphaZeroNet(eqx.Module):
     """
 
     stem: Conv
+    lines: LineTables | None
     blocks: tuple[ResidualBlock, ...]
     norm: ChannelNorm | None
     policy_conv: Conv
@@ -41,6 +43,7 @@ class AlphaZeroNet(eqx.Module):
         channels: int = 32,
         blocks: int = 3,
         norm: str = "none",
+        lines: bool = False,
         policy_channels: int = 2,
         value_channels: int = 1,
         value_width: int = 64,
@@ -55,6 +58,7 @@ class AlphaZeroNet(eqx.Module):
             convolution of a block. With 3 blocks of 32 channels on a CPU, normalisation made a
             forward pass 16 % and a gradient 30 % slower and did not improve learning (200 updates
             of 256 Othello positions, one seed); deeper towers may need it.
+        - `lines`: add [`zero_nets.LineTables`][] of the board to the first convolution.
         - `policy_channels`, `value_channels`: the channels of each head's 1x1 convolution.
         - `value_width`: the width of the value head's hidden layer.
         - `max_value`: the largest value; the smallest is `-max_value`.
@@ -73,6 +77,7 @@ class AlphaZeroNet(eqx.Module):
         rows, columns, features = board_shape
         stem_key, tower_key, policy_key, value_key = jr.split(key, 4)
         self.stem = Conv(features, channels, key=stem_key)
+        self.lines = LineTables(board_shape, channels) if lines else None
         self.blocks = tuple(
             ResidualBlock(channels, norm, key=jr.fold_in(tower_key, i)) for i in range(blocks)
         )
@@ -95,7 +100,10 @@ class AlphaZeroNet(eqx.Module):
         """The logits of all actions, in which illegal actions are not masked, and the value in
         [-max_value, max_value], both from the view of the player to move, as the features are."""
         del key
-        x = self.stem(as_features(features, self.board_shape, self.stem.weight.dtype))
+        board = as_features(features, self.board_shape, self.stem.weight.dtype)
+        x = self.stem(board)
+        if self.lines is not None:
+            x = x + self.lines(board)
         for block in self.blocks:
             x = block(x)
         if self.norm is not None:

@@ -1,0 +1,94 @@
+"""Tables of the lines of a board, against walks over its cells."""
+
+import collections
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import zero_nets
+
+from . import nets
+
+
+#: How a row, a column, and a diagonal of either kind go on, and how long each must be.
+WAYS = ((0, 1, 1), (1, 0, 1), (1, 1, 3), (-1, 1, 3))
+
+
+def _line(shape, row, column, down, right):
+    """All cells of the line through a cell, from its beginning."""
+    inside = lambda r, c: 0 <= r < shape[0] and 0 <= c < shape[1]
+    while inside(row - down, column - right):
+        row, column = row - down, column - right
+    cells = []
+    while inside(row, column):
+        cells.append((row, column))
+        row, column = row + down, column + right
+    return cells
+
+
+def _kind(shape, row, column, way, line):
+    """Of which table a line is."""
+    if way > 1:
+        return len(line)
+    at, side = (row, shape[0]) if way == 0 else (column, shape[1])
+    return ("side", min(at, side - 1 - at)) if shape[0] == shape[1] else (way, at)
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 2), (3, 5, 1)])
+def test_a_cell_has_an_entry_for_each_of_its_lines_as_it_is_filled(shape):
+    draws = np.random.default_rng(0)
+    states = [draws.integers(0, shape[2] + 1, shape[:2]) for _ in range(4)]
+    states += [np.where(draws.random(shape[:2]) < 0.1, 0, x) for x in states]
+    boards = jnp.asarray(np.stack(states)[..., None] == np.arange(1, shape[2] + 1))
+    tables = zero_nets.LineTables(shape[:3], 1)
+    assert not tables.table.any()
+    first = lambda tables, x: tables(x)[..., 0]
+    slopes = jax.jit(jax.vmap(jax.jacrev(first), (None, 0)))(tables, boards).table[..., 0]
+    wanted, found = [], []
+    for state, slope in zip(states, np.asarray(slopes), strict=True):
+        for cell in itertools.product(*map(range, shape[:2])):
+            lines = [
+                (way, _line(shape, *cell, *go), least) for way, (*go, least) in enumerate(WAYS)
+            ]
+            wanted.append(
+                collections.Counter(
+                    (_kind(shape, *cell, way, line), line.index(cell), *(state[x] for x in line))
+                    for way, line, least in lines
+                    if len(line) >= least
+                )
+            )
+            times = {tuple(x): int(slope[cell][tuple(x)]) for x in np.argwhere(slope[cell])}
+            found.append(collections.Counter(times))
+    # As many, and the same one exactly where a line of the same table is filled in the same way.
+    for one, other in itertools.combinations_with_replacement(range(len(wanted)), 2):
+        both = (wanted[one] & wanted[other]).total(), (found[one] & found[other]).total()
+        assert both[0] == both[1]
+
+
+def test_of_a_cell_the_last_plane_counts_that_is_not_empty():
+    tables = nets.random(lambda key: zero_nets.LineTables((3, 3, 2), 4))
+    board = np.zeros((3, 3, 2), np.float32)
+    board[1, 1] = 0.5, -2
+    both, last = nets.batch(tables, jnp.asarray(np.stack([board, np.sign(np.abs(board * [0, 1]))])))
+    np.testing.assert_array_equal(both, last)
+    with pytest.raises(ValueError, match="shape"):
+        tables(jnp.zeros((3, 4, 2)))
+    with pytest.raises(ValueError, match=r"filled in 1000000 ways; there may be at most 262144"):
+        zero_nets.LineTables((6, 6, 9), 4)
+
+
+def test_a_network_begins_as_one_without_them_and_learns_them():
+    shape = (3, 3, 2)
+    plain, net = (
+        nets.build(zero_nets.AlphaZeroNet, shape, 10, channels=4, blocks=0, lines=x)
+        for x in (False, True)
+    )
+    boards = jnp.asarray(np.random.default_rng(0).random((4, *shape)) < 0.4)
+    jax.tree.map(np.testing.assert_array_equal, nets.batch(plain, boards), nets.batch(net, boards))
+    slope = jax.jit(jax.grad(lambda net, x: jax.vmap(net)(x)[1].sum()))(net, boards)
+    assert np.count_nonzero(slope.lines.table) > 10
+    half = zero_nets.MixedPrecision(net, jnp.bfloat16)
+    assert [x.dtype for x in nets.batch(half, boards)] == [jnp.float32] * 2
