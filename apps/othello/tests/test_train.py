@@ -27,6 +27,7 @@ from zero_app import (
 from zero_othello.__main__ import main
 from zero_othello._app import APP
 from zero_othello._build import build_loop
+from zero_othello._config import PRESETS
 from zero_search import LowerBound
 
 
@@ -80,7 +81,7 @@ def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_m
     """Its config.json names none. It can be loaded, and play against a run with ours, which then
     plans with its engine."""
     stored = json.loads((tiny_run / "config.json").read_text())
-    assert stored.pop("env_engine") == "zero"
+    assert stored.pop("env_engine") == "zero" and not stored.pop("lines")
     (tmp_path / "config.json").write_text(json.dumps(stored))
     shutil.copytree(tiny_run / "parameters", tmp_path / "parameters")
     before = load(APP, tmp_path)
@@ -91,6 +92,15 @@ def test_a_run_of_before_has_pgxs_engine(tiny_run, small_config, tmp_path, run_m
     shutil.rmtree(tmp_path / "parameters")  # which say that they are no older ones
     with pytest.raises(RunError, match=r'env_engine "zero" \(stored: "pgx"\)\. Give the stored'):
         train(APP, small_config, Options(out=tmp_path, resume=True))
+
+
+def test_tables_of_lines_are_learned(small_config):
+    """They are the default's, and come with more channels of the heads."""
+    assert PRESETS["quick"].lines
+    agent = build_loop(dataclasses.replace(small_config, lines=True, blocks=0, channels=2)).agent
+    network: Any = eqx.filter_eval_shape(agent.init, key=jr.key(0)).params
+    assert network.lines.table.shape == (36_072, 8, 2) and not network.blocks
+    assert network.policy_conv.weight.shape[-1] == 8
 
 
 def test_the_player_searches_by_its_own_constants(small_config):
@@ -120,8 +130,6 @@ def test_both_engines_train_the_same(tiny_run, small_config, tmp_path):
 @pytest.mark.slow
 def test_tiny_runs_whole(tmp_path, scalars):
     """The hello-world preset as `othello train --preset tiny` runs it, on eight devices."""
-    from zero_othello._config import PRESETS
-
     train(APP, PRESETS["tiny"], Options(out=tmp_path / "tiny", launch=Launch(devices=8)))
     lines = read_lines(tmp_path / "tiny" / "metrics.jsonl")
     assert len(lines) == PRESETS["tiny"].steps
