@@ -21,7 +21,7 @@ OPENING_PLIES = 6
 class Config(AbstractTreeSearchConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
-    steps: Count = 800
+    steps: Count = 1200
     envs: Count = 256
     updates: Count = 2
     batch: Count = 2048
@@ -32,7 +32,7 @@ class Config(AbstractTreeSearchConfig):
     the channels."""
     blocks: Annotated[int, Interval(ge=0, le=256)] = 0
     """Residual blocks."""
-    channels: Annotated[int, Interval(ge=1, le=2**13)] = 16
+    channels: Annotated[int, Interval(ge=1, le=2**13)] = 8
     """Channels of the tower."""
     symmetries: bool = True
     """Apply a random symmetry of the board, of eight, to every position."""
