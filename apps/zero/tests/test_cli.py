@@ -135,6 +135,14 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
             "--value-scale has no effect with --search puct; leave it out.",
         ),
         (
+            ["train", "cartpole", "--agent", "expert", "--network", "lines"],
+            "--network lines is for --agent alphazero and observations of [rows, columns, planes]",
+        ),
+        (
+            ["train", "pgx/go_9x9", "--network", "lines"],
+            "--network lines of pgx/go_9x9: `board_shape` is (9, 9, 17), so a line may be filled",
+        ),
+        (
             ["train", "cartpole", "--agent", "expert", "--network", "parts"],
             "--network parts of cartpole: `features` has arrays of shapes [(4,)] for 2 actions",
         ),

@@ -349,6 +349,15 @@ def test_continuous_actions_are_played_by_candidates(agent, zero, tmp_path, with
     assert code == 2 and f"--agent {agent} has networks of its own" in err
 
 
+def test_lines_of_a_board_are_looked_up():
+    world = build_world("pgx/tic_tac_toe")
+    config = presets("pgx/tic_tac_toe", "alphazero", world.size, world.players)["tiny"]
+    config = dataclasses.replace(config, network="lines", blocks=3)
+    network: Any = eqx.filter_eval_shape(build_network, config, world, key=jr.key(0))
+    # Four sides share a table, as do both lines through the middle, and both diagonals.
+    assert network.lines.table.shape == (3 * 27, 3, config.channels) and len(network.blocks) == 2
+
+
 @pytest.mark.parametrize(
     "agent, env, distribution",
     [

@@ -88,16 +88,11 @@ def build_network(config: Config, world: World, *, key: PRNGKeyArray) -> Any:
             raise no_own_network(config)
         if config.network == "parts":
             return _parts(config, world, key=key)
+        if config.network == "lines":
+            return _lines(config, world, key=key)
         return _own_network(config, features, num_actions, key=key)
     if config.agent == "alphazero" and world.is_board:
-        return AlphaZeroNet(
-            features.shape,
-            num_actions,
-            channels=config.channels,
-            blocks=config.blocks,
-            max_value=world.max_return,
-            key=key,
-        )
+        return _alphazero(config, world, blocks=config.blocks, key=key)
     if world.is_board:  # what a learned model sees and predicts, without its dynamics
         model: Any = world_model(config, world, key=key)
         return Chain(model.encoder, model.prediction)
@@ -143,6 +138,27 @@ def _parts(config: Config, world: World, *, key: PRNGKeyArray) -> PartsNet:
         return PartsNet(world.observation.features, world.num_actions, **sizes)
     except ValueError as e:
         raise UsageError(f"--network parts of {world.name}: {e}") from e
+
+
+def _lines(config: Config, world: World, *, key: PRNGKeyArray) -> AlphaZeroNet:
+    """The network that looks up the lines of a small board."""
+    if config.agent != "alphazero" or not world.is_board:
+        raise UsageError(
+            "--network lines is for --agent alphazero and observations of [rows, columns, "
+            "planes]; leave it out."
+        )
+    heads = {"policy_channels": 8, "value_channels": 4}
+    try:
+        return _alphazero(config, world, blocks=config.blocks - 1, lines=True, **heads, key=key)
+    except ValueError as e:
+        raise UsageError(f"--network lines of {world.name}: {e}") from e
+
+
+def _alphazero(config: Config, world: World, **sizes: Any) -> AlphaZeroNet:
+    shape, num_actions = world.observation.features.shape, world.num_actions
+    return AlphaZeroNet(
+        shape, num_actions, channels=config.channels, max_value=world.max_return, **sizes
+    )
 
 
 def _entropy_bonus(config: Config) -> Any:

@@ -34,7 +34,8 @@ class Config(AbstractTreeSearchConfig):
     """module:Class or file.py:Class of a network, or auto: convolutions for boards and images,
     a perceptron for the rest. Of expert, parts: an observation's arrays of two axes are parts with
     an action each, the last ones, and share a perceptron --channels wide, in --blocks - 1 rounds of
-    which each sees all others."""
+    which each sees all others. Of alphazero, lines: every row, column and diagonal of a small board
+    is looked up in tables, before --blocks - 1 residual blocks."""
     warmup: int = 20
     capacity: Annotated[int, Ge(2)] = 512
     """Positions kept for replay, per parallel game; of longer games the last ones."""
