@@ -23,6 +23,7 @@ ADDED = {
     "schedule": "cosine",
     "warmup": 0,
     "env_engine": "pgx",
+    "lines": False,
     "disc_weight": 0.0,
     "model_steps": 5,
     "reward_weight": 1.0,
