@@ -3,8 +3,8 @@
     uv run python benchmarks/othello_ablations.py train    # hours; goes on where it was stopped
     uv run python benchmarks/othello_ablations.py judge    # matches, and the table
 
-A variant is the preset `quick` with other flags. The default trains for 720 steps, ten minutes of
-one core, and a variant for as many steps as take the same time: a step of both is measured in
+A variant is the preset `quick` with other flags. The default trains for 1 150 steps, twelve minutes
+of one core, and a variant for as many steps as take the same time: a step of both is measured in
 turns, in CPU seconds, because other work on the machine then slows both alike. The players of a
 variant meet those of the default of every seed, by the network alone and with 64 simulations. For
 two cores start two processes with a seed each, such as `taskset -c 0 ... train --seeds 0`.
@@ -37,33 +37,40 @@ from zero_train import fill, init, step
 BASE = "default"
 #: What the folder of a run has when it is trained to its end.
 DONE = "trained.json"
-QUICK = dataclasses.replace(PRESETS["quick"], steps=720)
+QUICK = dataclasses.replace(PRESETS["quick"], steps=1150)
 VARIANTS: dict[str, dict[str, Any]] = {
     BASE: {},
     "value from outcomes": {"value_mix": 0.0},
     "value half from search": {"value_mix": 0.6},
     "newest weights play": {"average": 0.0},
-    "8 updates": {"updates": 8},
-    "2 updates": {"updates": 2},
-    "batches of 256": {"batch": 256},
+    "4 updates": {"updates": 4},
+    "1 update": {"updates": 1},
+    "batches of 1024": {"batch": 1024},
     "32 simulations": {"simulations": 32, "considered": 16},
     "8 simulations": {"simulations": 8},
     "PUCT, visits": {"search": "puct"},
     "PUCT, no kept tree": {"search": "puct", "nodes": 17},
     "replay of 2048 a game": {"capacity": 2048},
     "replay of 256 a game": {"capacity": 256},
-    "2 blocks of 48": {"blocks": 2, "channels": 48},
-    "6 blocks of 32": {"blocks": 6},
-    "3 blocks of 16": {"channels": 16},
-    "2 blocks of 32": {"blocks": 2},
-    "3 blocks of 64": {"channels": 64},
+    "4 channels": {"channels": 4},
+    "16 channels": {"channels": 16},
+    "32 channels": {"channels": 32},
+    "a block of 8": {"blocks": 1},
+    "3 blocks of 32 without tables": {
+        "lines": False,
+        "blocks": 3,
+        "channels": 32,
+        "envs": 128,
+        "updates": 4,
+        "batch": 512,
+    },
     "constant rate": {"decay": 1.0},
     "twice the rate": {"learning_rate": 0.006},
     "no symmetries": {"symmetries": False},
     "16 considered": {"considered": 16},
     "4 considered": {"considered": 4},
     "half a win for all discs": {"disc_weight": 0.5},
-    "64 games": {"envs": 64, "unroll": 8},
+    "128 games": {"envs": 128, "unroll": 8},
     "no random openings": {"opening_plies": 0},
 }
 

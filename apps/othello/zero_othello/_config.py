@@ -105,7 +105,7 @@ class Config(AbstractTreeSearchConfig):
 #: A network without tables, and how it learns.
 _TOWER: dict[str, Any] = {"lines": False, "envs": 128, "updates": 4, "batch": 512}
 
-#: `tiny` is as small as turbozero's hello-world; `quick` takes five minutes on two cores, and
+#: `tiny` is as small as turbozero's hello-world; `quick` takes eight minutes on two cores, and
 #: `hour` an hour or more; `night` about two and a half hours, or more on slow ones.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
