@@ -14,11 +14,12 @@ from . import nets
 
 
 #: How a row, a column, and a diagonal of either kind go on, and how long each must be.
-WAYS = ((0, 1, 1), (1, 0, 1), (1, 1, 3), (-1, 1, 3))
+WAYS = (((0, 1), 1), ((1, 0), 1), ((1, 1), 3), ((-1, 1), 3))
 
 
-def _line(shape, row, column, down, right):
+def _line(shape, cell, way):
     """All cells of the line through a cell, from its beginning."""
+    (row, column), (down, right) = cell, way
     inside = lambda r, c: 0 <= r < shape[0] and 0 <= c < shape[1]
     while inside(row - down, column - right):
         row, column = row - down, column - right
@@ -29,11 +30,11 @@ def _line(shape, row, column, down, right):
     return cells
 
 
-def _kind(shape, row, column, way, line):
+def _kind(shape, cell, way, line):
     """Of which table a line is."""
     if way > 1:
         return len(line)
-    at, side = (row, shape[0]) if way == 0 else (column, shape[1])
+    at, side = cell[way], shape[way]
     return ("side", min(at, side - 1 - at)) if shape[0] == shape[1] else (way, at)
 
 
@@ -50,12 +51,10 @@ def test_a_cell_has_an_entry_for_each_of_its_lines_as_it_is_filled(shape):
     wanted, found = [], []
     for state, slope in zip(states, np.asarray(slopes), strict=True):
         for cell in itertools.product(*map(range, shape[:2])):
-            lines = [
-                (way, _line(shape, *cell, *go), least) for way, (*go, least) in enumerate(WAYS)
-            ]
+            lines = [(way, _line(shape, cell, go), least) for way, (go, least) in enumerate(WAYS)]
             wanted.append(
                 collections.Counter(
-                    (_kind(shape, *cell, way, line), line.index(cell), *(state[x] for x in line))
+                    (_kind(shape, cell, way, line), line.index(cell), *(state[x] for x in line))
                     for way, line, least in lines
                     if len(line) >= least
                 )

@@ -327,7 +327,7 @@ def test_what_lies_on_the_host_is_taken(quiet, unhooked):
     tree = go_on(state, None, 15)
     below = subtree(tree, action, np.zeros(30, bool))
     assert_equal(grown(wide, None, few), tree)  # outside of `jit`, which makes arrays of all
-    fetched = dropin.get_subtree(jax.device_get(tree), action)
+    fetched = dropin.get_subtree(jax.device_get(tree), jnp.asarray(action))
     assert_equal(fetched, below)
 
 
