@@ -43,6 +43,7 @@ def test_a_cell_has_an_entry_for_each_of_its_lines_as_it_is_filled(shape):
     draws = np.random.default_rng(0)
     states = [draws.integers(0, shape[2] + 1, shape[:2]) for _ in range(4)]
     states += [np.where(draws.random(shape[:2]) < 0.1, 0, x) for x in states]
+    states += [states[0][::-1], states[0].T if shape[0] == shape[1] else states[0][:, ::-1]]
     boards = jnp.asarray(np.stack(states)[..., None] == np.arange(1, shape[2] + 1))
     tables = zero_nets.LineTables(shape[:3], 1)
     assert not tables.table.any()
