@@ -19,7 +19,6 @@ from ._mctx import MctxSearch
 def build_loop(config: Config) -> Loop:
     ours = Othello(config.disc_weight)
     env = ours if config.env_engine == "zero" else PgxEnvironment("othello")
-    heads = {"policy_channels": 8, "value_channels": 4} if config.lines else {}
     network = ft.partial(
         AlphaZeroNet,
         board_shape=(8, 8, 2),
@@ -27,7 +26,6 @@ def build_loop(config: Config) -> Loop:
         channels=config.channels,
         blocks=config.blocks,
         lines=config.lines,
-        **heads,
         max_value=env.max_return,
     )
     model = ft.partial(EnvironmentModel, env)

@@ -28,8 +28,8 @@ class Config(AbstractTreeSearchConfig):
     warmup: int = 50
     capacity: Annotated[int, Ge(2 * LONGEST_GAME)] = 512
     lines: bool = True
-    """Look up every row, column and diagonal of the board in tables, and give both heads four times
-    the channels."""
+    """Look up every row, column and diagonal of the board in tables. Both heads then have more
+    channels."""
     blocks: Annotated[int, Interval(ge=0, le=256)] = 0
     """Residual blocks."""
     channels: Annotated[int, Interval(ge=1, le=2**13)] = 8

@@ -140,7 +140,7 @@ def test_a_run_ends_with_the_commands_that_its_game_has(monkeypatch, name, comma
         ),
         (
             ["train", "pgx/go_9x9", "--network", "lines"],
-            "--network lines of pgx/go_9x9: `board_shape` is (9, 9, 17), so a line may be filled",
+            "--network lines of pgx/go_9x9: `board_shape` is (9, 9, 17) and `width` 32, so the",
         ),
         (
             ["train", "cartpole", "--agent", "expert", "--network", "parts"],

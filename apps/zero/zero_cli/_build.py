@@ -147,9 +147,8 @@ def _lines(config: Config, world: World, *, key: PRNGKeyArray) -> AlphaZeroNet:
             "--network lines is for --agent alphazero and observations of [rows, columns, "
             "planes]; leave it out."
         )
-    heads = {"policy_channels": 8, "value_channels": 4}
     try:
-        return _alphazero(config, world, blocks=config.blocks - 1, lines=True, **heads, key=key)
+        return _alphazero(config, world, blocks=config.blocks - 1, lines=True, key=key)
     except ValueError as e:
         raise UsageError(f"--network lines of {world.name}: {e}") from e
 

@@ -177,11 +177,11 @@ def test_hidden_states():
     for name in ("Minesweeper-v0", "RobotWarehouse-v0"):
         assert JumanjiEnvironment(name).hidden
     assert not JumanjiEnvironment("Maze-v0").hidden
-    for sight in (2, 5):  # of a grid of 5 cells
+    for sight in (3, 4):  # of a grid of 5 cells
         foraging = LevelBasedForaging(
             generator=RandomGenerator(5, fov=sight, num_agents=1, num_food=1)
         )
-        assert JumanjiEnvironment(MultiToSingleWrapper(foraging)).hidden == (sight == 2)
+        assert JumanjiEnvironment(MultiToSingleWrapper(foraging)).hidden == (sight == 3)
     assert JumanjiEnvironment(Own(4, 4), hidden=True).hidden
     with pytest.raises(ValueError, match="Own.*pass hidden=True or False"):
         JumanjiEnvironment(Own(4, 4))

@@ -324,8 +324,8 @@ def _is_hidden(call: str, env: Any) -> bool:
                 "known whether its state is fully observable; pass hidden=True or False."
             )
     name, inner = _name(env), env.unwrapped
-    # Its agents may see a part of the grid.
-    near = name == "LevelBasedForaging" and inner.fov < inner.grid_size
+    # Its agents see as many cells as `fov` in each direction.
+    near = name == "LevelBasedForaging" and inner.fov < inner.grid_size - 1
     return near or name in JUMANJI_HIDDEN
 
 

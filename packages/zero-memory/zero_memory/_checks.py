@@ -176,7 +176,7 @@ def check_priorities(
             f"priorities of shape {list(priorities.shape)} for indices of shape "
             f"{list(indices.shape)}: give `Batch.indices` and one priority a window."
         )
-    # JAX cuts a number of slots to the bits of the index that it is compared with.
+    # JAX casts `num_slots` to the dtype of the index, so eight bits would overflow.
     first = indices[:, 0]
     first = first if first.dtype.itemsize >= 4 else first.astype(jnp.int32)
     there = (first >= 0) & (first < num_slots) & (first % period == 0)

@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -76,19 +77,37 @@ def test_of_a_cell_the_last_plane_counts_that_is_not_empty():
     np.testing.assert_array_equal(both, last)
     with pytest.raises(ValueError, match="shape"):
         tables(jnp.zeros((3, 4, 2)))
-    with pytest.raises(ValueError, match=r"filled in 1000000 ways; there may be at most 262144"):
+    with pytest.raises(
+        ValueError, match=r"table of 24000000 numbers; there may be at most 8388608"
+    ):
         zero_nets.LineTables((6, 6, 9), 4)
 
 
+def test_sizes_of_numpy_do_not_overflow(unhooked):
+    few: Any = tuple(np.array([6, 6, 2], np.uint8))
+    for shape in (few, (6, 6, 2)):
+        made = jax.eval_shape(lambda shape=shape: zero_nets.LineTables(shape, 3))
+        assert made.table.shape == (3 * 3**6 + 3**3 + 3**4 + 3**5 + 3**6, 6, 3)
+        assert {*map(type, made.board_shape)} == {int}
+
+
 def test_a_network_begins_as_one_without_them_and_learns_them():
-    shape = (3, 3, 2)
+    shape, sizes = (3, 3, 2), dict(channels=4, policy_channels=2, value_channels=1)
     plain, net = (
-        nets.build(zero_nets.AlphaZeroNet, shape, 10, channels=4, blocks=0, lines=x)
+        nets.build(zero_nets.AlphaZeroNet, shape, 10, blocks=0, lines=x, **sizes)
         for x in (False, True)
     )
     boards = jnp.asarray(np.random.default_rng(0).random((4, *shape)) < 0.4)
     jax.tree.map(np.testing.assert_array_equal, nets.batch(plain, boards), nets.batch(net, boards))
     slope = jax.jit(jax.grad(lambda net, x: jax.vmap(net)(x)[1].sum()))(net, boards)
     assert np.count_nonzero(slope.lines.table) > 10
-    half = zero_nets.MixedPrecision(net, jnp.bfloat16)
-    assert [x.dtype for x in nets.batch(half, boards)] == [jnp.float32] * 2
+
+
+def test_a_gradient_in_bfloat16_adds_up_over_many_boards():
+    tables, boards = zero_nets.LineTables((3, 3, 2), 1), jnp.zeros((1500, 3, 3, 2))
+    total = lambda tables, x: jnp.sum(jax.vmap(tables)(x).astype(jnp.float32))
+    for kind in (tables, zero_nets.MixedPrecision(tables, jnp.bfloat16)):
+        (slope,) = jax.tree.leaves(jax.jit(jax.grad(total))(kind, boards))
+        # Four rows and columns at the edge share an entry, and so do both others.
+        np.testing.assert_allclose(slope.max(), 4 * 1500, rtol=2**-8)
+        np.testing.assert_allclose(slope.sum(), (9 + 9 + 6) * 1500, rtol=2**-8)

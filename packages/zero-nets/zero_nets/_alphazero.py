@@ -44,8 +44,8 @@ class AlphaZeroNet(eqx.Module):
         blocks: int = 3,
         norm: str = "none",
         lines: bool = False,
-        policy_channels: int = 2,
-        value_channels: int = 1,
+        policy_channels: int | None = None,
+        value_channels: int | None = None,
         value_width: int = 64,
         max_value: float = 1.0,
         key: PRNGKeyArray,
@@ -59,12 +59,15 @@ class AlphaZeroNet(eqx.Module):
             forward pass 16 % and a gradient 30 % slower and did not improve learning (200 updates
             of 256 Othello positions, one seed); deeper towers may need it.
         - `lines`: add [`zero_nets.LineTables`][] of the board to the first convolution.
-        - `policy_channels`, `value_channels`: the channels of each head's 1x1 convolution.
+        - `policy_channels`, `value_channels`: the channels of each head's 1x1 convolution, by
+            default 2 and 1, and 8 and 4 with `lines`.
         - `value_width`: the width of the value head's hidden layer.
         - `max_value`: the largest value; the smallest is `-max_value`.
         """
         check_board("board_shape", board_shape)
         check_sizes(0, blocks=blocks)
+        policy_channels = (8 if lines else 2) if policy_channels is None else policy_channels
+        value_channels = (4 if lines else 1) if value_channels is None else value_channels
         check_choice(("none", "layer"), norm=norm)
         check_number(0, above=True, max_value=max_value)
         check_sizes(

@@ -10,27 +10,27 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
 from ._checks import as_cells, check_board, check_shape, check_sizes
+from ._precision import widen
 
 
 #: A diagonal of fewer cells has no table.
 _SHORTEST = 3
-#: Ways to fill a line that a table may have.
-_MOST_ENTRIES = 2**18
+#: The most numbers in the table of one line. Float32 can index that many.
+_MOST_NUMBERS = 2**23
 
 
 class LineTables(eqx.Module):
     """A vector for every cell of a small board, from learned tables of the lines through it.
 
-    Every row, every column and every diagonal of at least three cells is looked up as a whole. A
-    table has a vector of each of its cells for every way to fill the line, and a cell gets the sum
-    of its lines' vectors. On a CPU that costs a small part of a convolution, and a rule that looks
-    along lines, as that of Othello does, is learned from it at once. It is the table of patterns of
-    Buro 1997, "Experiments with Multi-ProbCut and a new high-quality evaluation function for
-    Othello", for a network's first layer.
+    Every row, every column and every diagonal of at least three cells is looked up as a whole. For
+    every way to fill a line, its table has one vector for each cell of the line, and the result of
+    a cell is the sum over the lines that it is on. These are the patterns of Buro 1997,
+    "Experiments with Multi-ProbCut and a new high-quality evaluation function for Othello", as the
+    first layer of a network.
 
-    On a square board lines share a table if they are as far from the edge, and diagonals if they
-    are as long, as suits a game that a turn or a reflection of its board does not change. Otherwise
-    each row and each column has its own. All entries begin at 0.
+    Diagonals of the same length share a table. On a square board rows and columns at the same
+    distance from an edge share one too, as suits a game that turns and reflections of the board do
+    not change; on other boards each row and each column has its own. All numbers begin at 0.
     """
 
     table: Float[Array, "entries cells width"]
@@ -45,16 +45,18 @@ class LineTables(eqx.Module):
         """
         check_board("board_shape", board_shape)
         check_sizes(width=width)
-        *sides, planes = board_shape
-        entries = (planes + 1) ** max(sides)
-        if entries > _MOST_ENTRIES:
+        self.board_shape = tuple(map(int, board_shape))  # of NumPy's eight bits they would overflow
+        *sides, planes = self.board_shape
+        longest = max(sides)
+        numbers = (planes + 1) ** longest * longest * int(width)
+        if numbers > _MOST_NUMBERS:
             raise ValueError(
-                f"`board_shape` is {board_shape}, so a line may be filled in {entries} ways; there "
-                f"may be at most {_MOST_ENTRIES}. Give a smaller board, or fewer planes."
+                f"`board_shape` is {self.board_shape} and `width` {width}, so the longest line has "
+                f"a table of {numbers} numbers; there may be at most {_MOST_NUMBERS}. Give a "
+                "smaller board, or fewer planes."
             )
-        plan = _plan(*board_shape)
-        self.table = jnp.zeros((plan.entries, max(sides), width), jnp.float32)
-        self.board_shape = tuple(board_shape)
+        entries = _plan(*self.board_shape).entries
+        self.table = jnp.zeros((entries, longest, width), jnp.float32)
 
     def __call__(
         self, x: Shaped[Array, "rows columns planes"]
@@ -69,10 +71,12 @@ class LineTables(eqx.Module):
         entry = jnp.dot(state, plan.powers, precision=jax.lax.Precision.HIGHEST)
         entry = jnp.rint(entry).astype(jnp.int32) + plan.first
         width = self.table.shape[2]
-        found = self.table.at[entry].get(mode="promise_in_bounds").reshape(-1, width)
+        # Its gradient is a sum over many boards, for which bfloat16 has too few digits.
+        table = widen(self.table)
+        found = table.at[entry].get(mode="promise_in_bounds").reshape(-1, width)
         found = jnp.concatenate([found, jnp.zeros((1, width), found.dtype)])
         found = found.at[plan.places].get(mode="promise_in_bounds")
-        return jnp.sum(found, axis=1).reshape(rows, columns, width)
+        return jnp.sum(found, axis=1).reshape(rows, columns, width).astype(self.table.dtype)
 
 
 class _Plan(NamedTuple):
@@ -82,8 +86,8 @@ class _Plan(NamedTuple):
 
     - `powers`: what a cell's state is multiplied with in the number of a line's entry.
     - `first`: the first entry of each line's table.
-    - `places`: of each cell the lines that it is on, and where, numbered `line * longest + place`;
-        behind the last number where it is on fewer than four.
+    - `places`: of each cell the lines that it is on, and where, numbered `line * longest + place`,
+        filled up to four with the number after the last, at which there are zeros.
     - `entries`: of all tables.
     """
 
@@ -105,7 +109,8 @@ def _plan(rows: int, columns: int, planes: int) -> _Plan:
 
     for board, side in ((number, "row"), (number.T, "column")):
         for i, line in enumerate(board):
-            add(line, "side", min(i, rows - 1 - i)) if square else add(line, side, i)
+            kind = ("side", min(i, rows - 1 - i)) if square else (side, i)
+            add(line, *kind)
     for board in (number, number[::-1]):
         for offset in range(-rows + 1, columns):
             line = board.diagonal(offset)

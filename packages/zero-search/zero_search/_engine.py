@@ -395,7 +395,6 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: Number) -> Found:
     answer = fixed.ask(before, walk.action, step_key, predict_key)
     state, reward, discount, last, logits, value = answer
     logits, value, invalid = masked_prediction(logits, value)
-    # A model of mctx's, which has no final states, may have any discount.
     most = 1.0 if fixed.rules.stop_at_final else LARGEST
     reward, discount, wrong = masked_edge(reward, discount, most)
     # Nothing follows a final node, nor one without a legal action: revisit, never expand.

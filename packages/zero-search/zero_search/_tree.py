@@ -156,7 +156,8 @@ class Rules(eqx.Module):
     - `selection`, `backup`: which action to try next, and what a node's value becomes.
     - `outcomes`: how chance nodes are searched; `None` in a world without them.
     - `max_depth`: nothing deeper is expanded; a leaf there is revisited with its first value.
-    - `stop_at_final`: revisit final nodes; otherwise expand below them like anywhere else.
+    - `stop_at_final`: revisit final nodes, and take a discount beyond 1 for a fault of the model;
+        otherwise expand below them like anywhere else, with discounts of any size, as mctx does.
     - `num_leaves`: walks of a game before their leaves are evaluated together.
     - `virtual_loss`: how many losing visits a walk counts for until its leaf is evaluated.
     - `kernels`: `"plain"` or `"pallas"`, what the walks are made of.

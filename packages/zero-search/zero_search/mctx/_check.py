@@ -23,9 +23,12 @@ def check_arguments(
 
     **Returns:** the three counts as Python's integers.
     """
-    counts = {"num_simulations": num_simulations, "max_depth": max_depth, "max_nodes": max_nodes}
-    for name, count in counts.items():
-        if (name == "num_simulations" or count is not None) and _known_integer(count) < 1:
+    optional = {"max_depth": max_depth, "max_nodes": max_nodes}
+    given = {name: count for name, count in optional.items() if count is not None}
+    counts = dict[str, int]()
+    for name, count in ({"num_simulations": num_simulations} | given).items():
+        counts[name] = _known_integer(count)
+        if counts[name] < 1:
             raise ValueError(f"`{name}={count}`: must be 1 or more, a known integer.")
     fields = ("prior_logits", "value", "embedding")
     _check_fields("root", root, fields, "give an `mctx.RootFnOutput`")
@@ -50,8 +53,7 @@ def check_arguments(
                 f"`invalid_actions`: every action is invalid in rows "
                 f"{rows[:8].tolist()} of {len(logits)}; leave at least one valid."
             )
-    plain = lambda count: None if count is None else operator.index(count)
-    return operator.index(num_simulations), plain(max_depth), plain(max_nodes)
+    return counts["num_simulations"], counts.get("max_depth"), counts.get("max_nodes")
 
 
 def check_tree(tree: Any, root: Any) -> None:

@@ -85,7 +85,7 @@ def prior(logits: Float[Array, "*rows actions"]) -> Float[Array, "*rows actions"
 
 
 def single(logits: Float[Array, "*rows actions"]) -> Float[Array, "*rows actions"]:
-    """Finite logits in float32, finite still."""
+    """Finite logits in float32, none of which becomes infinite."""
     limit = float(jnp.finfo(jnp.float32).max)
     return jnp.clip(logits, -limit, limit).astype(jnp.float32)
 

@@ -69,8 +69,8 @@ def muzero_policy(
     - An action without visits is never drawn, whatever the `temperature`.
     - With `max_depth`, a leaf there is revisited with its first evaluation, and nodes are numbered
         without gaps.
-    - Statistics are kept in float32, whatever the dtype of `root.value`. What is not finite or
-        beyond 1e30 counts as 0.
+    - Statistics are kept in float32, whatever the dtype of `root.value`. A number that
+        `recurrent_fn` returns counts as 0 if it is not finite or beyond 1e30.
 
     `qtransform` may be one of mctx's three, a `functools.partial` of one with keywords, or a
     [`zero_search.AbstractQTransform`][]; others are refused. `loop_fn` runs the simulations.
@@ -133,7 +133,6 @@ def alphazero_policy(
     )
     root = given = jax.tree.map(jnp.asarray, root)
     if search_tree is not None:
-        search_tree = jax.tree.map(jnp.asarray, search_tree)
         check_tree(search_tree, root)
     typed, unwrap = with_typed_key(rng_key)
     action_key, noise_key, search_key = jr.split(typed, 3)

@@ -1,7 +1,7 @@
 """Our search trees as mctx's and back, and what of an mctx tree outlives a move."""
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -81,7 +81,7 @@ def from_mctx(tree: mctx.Tree, prior: Float[Array, "batch nodes features actions
     """Trees to go on with, given what selection keeps of the nodes' priors. The next node takes the
     place behind the last one. Which actions come next is not known yet.
     """
-    kept: Any = tree
+    kept = _arrays(tree)
     batch, nodes, actions = kept.children_index.shape
     slot = jnp.arange(nodes, dtype=jnp.int32)[None]
     lane = jnp.arange(batch, dtype=jnp.int32)[:, None]
@@ -136,11 +136,17 @@ def get_subtree(tree: mctx.Tree, child_index: Ints) -> mctx.Tree:
     Visits and values stay, for [`zero_search.mctx.alphazero_policy`][] to go on with. A row whose
     action has no node below it becomes an empty tree, in which that policy plants a new root.
     """
-    old: Any = jax.tree.map(jnp.asarray, tree)
+    old = _arrays(tree)
     root = jnp.take_along_axis(old.children_index[:, 0], child_index[:, None], axis=1)[:, 0]
     trees = from_mctx(old, old.children_prior_logits[:, :, None])
     below = subtree(trees, jnp.maximum(root, 0), root >= 0)
-    return to_mctx(below, jnp.zeros_like(old.root_invalid_actions), old.extra_data)
+    extra_data = cast(Any, tree).extra_data
+    return to_mctx(below, jnp.zeros_like(old.root_invalid_actions), extra_data)
+
+
+def _arrays(tree: mctx.Tree) -> Any:
+    """A tree that may lie on the host, in arrays of JAX, without its `extra_data`."""
+    return jax.tree.map(jnp.asarray, cast(Any, tree).replace(extra_data=None))
 
 
 def reset_search_tree(tree: mctx.Tree, select_batch: Bools | None = None) -> mctx.Tree:
