@@ -101,7 +101,7 @@ def check_items(
         shape = (ring.shape[0], *axes, *ring.shape[2:])
         if x.shape != shape or x.dtype != ring.dtype:
             raise ValueError(
-                f"{_described(path, x)}: give {ring.dtype}{list(shape)}, as the example is kept."
+                f"{_described(path, x)}: give {ring.dtype}{list(shape)}, as the example is stored."
             )
     return leaves[0].shape[:num_axes]
 

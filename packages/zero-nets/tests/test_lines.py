@@ -46,7 +46,7 @@ def test_a_cell_has_an_entry_for_each_of_its_lines_as_it_is_filled(shape):
     states += [np.where(draws.random(shape[:2]) < 0.1, 0, x) for x in states]
     states += [states[0][::-1], states[0].T if shape[0] == shape[1] else states[0][:, ::-1]]
     boards = jnp.asarray(np.stack(states)[..., None] == np.arange(1, shape[2] + 1))
-    tables = zero_nets.LineTables(shape[:3], 1)
+    tables = zero_nets.LineTables(shape, 1)
     assert not tables.table.any()
     first = lambda tables, x: tables(x)[..., 0]
     slopes = jax.jit(jax.vmap(jax.jacrev(first), (None, 0)))(tables, boards).table[..., 0]
@@ -65,8 +65,8 @@ def test_a_cell_has_an_entry_for_each_of_its_lines_as_it_is_filled(shape):
             found.append(collections.Counter(times))
     # As many, and the same one exactly where a line of the same table is filled in the same way.
     for one, other in itertools.combinations_with_replacement(range(len(wanted)), 2):
-        both = (wanted[one] & wanted[other]).total(), (found[one] & found[other]).total()
-        assert both[0] == both[1]
+        shared = lambda of, one=one, other=other: (of[one] & of[other]).total()
+        assert shared(found) == shared(wanted)
 
 
 def test_of_a_cell_the_last_plane_counts_that_is_not_empty():

@@ -39,8 +39,8 @@ class LineTables(eqx.Module):
     def __init__(self, board_shape: tuple[int, ...], width: int):
         """**Arguments:**
 
-        - `board_shape`: rows, columns and planes. A cell is empty where all its planes are 0, and
-            otherwise has the number of the last one that is not.
+        - `board_shape`: rows, columns and planes. The state of a cell is the number of its last
+            plane that is not 0, counted from 1, and 0 where all planes are.
         - `width`: the length of a cell's vector.
         """
         check_board("board_shape", board_shape)

@@ -327,8 +327,37 @@ def test_what_lies_on_the_host_is_taken(quiet, unhooked):
     tree = go_on(state, None, 15)
     below = subtree(tree, action, np.zeros(30, bool))
     assert_equal(grown(wide, None, few), tree)  # outside of `jit`, which makes arrays of all
-    fetched = dropin.get_subtree(jax.device_get(tree), jnp.asarray(action))
-    assert_equal(fetched, below)
+    fetched: Any = jax.device_get(tree).replace(extra_data="mine")
+    left: Any = dropin.get_subtree(fetched, jnp.asarray(action))
+    assert left.extra_data == "mine"
+    assert_equal(left.replace(extra_data=below.extra_data), below)
+    rows: Any = [True] * 30
+    assert not dropin.reset_search_tree(tree, rows).node_visits.any()
+
+
+def test_gaps_in_a_tree_of_mctx_stay_empty(quiet):
+    """They are where `max_depth` has stopped a simulation."""
+    model, state = endless()
+
+    @quick_jit
+    def search(state) -> Any:
+        logits, value = model.predict(state, key=UNUSED)
+        root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
+        args = (model, jr.key(0), root, plain, 8)
+        found: Any = mctx.muzero_policy(*args, max_depth=1, dirichlet_fraction=0.0)
+        return found.search_tree
+
+    tree = search(state).replace(extra_data=None)
+    there = np.asarray(tree.parents)[:, 1:] >= 0
+    gaps = ~there & np.logical_or.accumulate(there[:, ::-1], axis=1)[:, ::-1]
+    after = np.asarray(go_on(state, tree, 4).parents)[:, 1:]
+    assert gaps.any() and np.all(after[gaps] < 0)
+
+
+def test_logits_beyond_float32_stay_finite(float64):
+    logits = jnp.array([-1e300, 0.0, 1e300, np.nan, np.finfo(np.float64).min])
+    seen = np.asarray(_nodes.prior(logits))
+    assert seen.dtype == np.float32 and np.isfinite(seen[:4]).all() and seen[4] == -np.inf
 
 
 def nodes_below(tree, row, index):
