@@ -343,7 +343,7 @@ def test_gaps_in_a_tree_of_mctx_stay_empty(quiet):
     def search(state) -> Any:
         logits, value = model.predict(state, key=UNUSED)
         root = ENGINE.RootFnOutput(prior_logits=logits, value=value, embedding=state)
-        args = (model, jr.key(0), root, plain, 8)
+        args: Any = (model, jr.key(0), root, plain, 8)
         found: Any = mctx.muzero_policy(*args, max_depth=1, dirichlet_fraction=0.0)
         return found.search_tree
 
