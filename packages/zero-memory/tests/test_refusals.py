@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from zero_memory import EpisodeBuffer, Latest, PrioritisedTrajectoryBuffer, TrajectoryBuffer
+from zero_memory._checks import check_discount
 
 from .helpers import rows
 
@@ -202,6 +203,11 @@ def test_a_discount_that_grows():
         buffer.add(state, bad)
     outcome = buffer.sample(eqx.filter_jit(buffer.add)(state, bad), key=jr.key(0)).outcome
     assert outcome is not None and np.isnan(outcome).any()
+
+
+def test_a_discount_of_few_bits_that_has_no_absolute():
+    with pytest.raises(ValueError, match=r"a discount of -128: give numbers from -1 to 1"):
+        check_discount(jnp.array([0, -128, 1], jnp.int8))
 
 
 @pytest.mark.parametrize("kind", KINDS)

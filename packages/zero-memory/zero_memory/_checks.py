@@ -40,7 +40,7 @@ def check_sizes(buffer: Any, *names: str) -> None:
 
 def check_discount(discount: Array) -> Array:
     """Refuses discounts beyond 1 if they are known, and makes them NaN otherwise."""
-    good = ~(jnp.abs(discount) > 1)  # NaN stays NaN
+    good = ~((discount < -1) | (discount > 1))  # NaN stays NaN; -128 of 8 bits is its own `abs`
     if is_known(good) and not bool(jnp.all(good)):
         raise ValueError(
             f"a discount of {discount.ravel()[jnp.argmin(good)]}: give numbers from -1 to 1."

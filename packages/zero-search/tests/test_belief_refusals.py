@@ -63,10 +63,17 @@ def test_wrong_keys_are_named(key):
             jnp.zeros((2, 7), bool),
             r"`belief.particles.over` is bool\[2,7\], .* must begin with \(2, 8\)",
         ),
+        (
+            lambda b: b.weights,
+            jnp.ones((2, 8), jnp.bfloat16),
+            r"`belief.weights` is bfloat16\[2,8\]; it must be float32",
+        ),
+        (lambda b: b.weights, jnp.ones((2, 8), bool), r"`belief.weights` is bool\[2,8\]; it must"),
         (lambda b: b.seed, jnp.zeros((3,), jnp.uint32), r"`belief.seed` is uint32\[3\] for 2 g"),
+        (lambda b: b.seed, jnp.zeros((2,), jnp.int32), r"`belief.seed` is int32\[2\] for 2 g"),
     ],
 )
-def test_a_belief_of_wrong_shapes_is_named(where, what, message):
+def test_a_belief_of_wrong_arrays_is_named(where, what, message):
     belief: Belief = eqx.tree_at(where, TIGER.belief(2), what)
     model = BeliefModel(TIGER)
     with pytest.raises(ValueError, match=message) as error:

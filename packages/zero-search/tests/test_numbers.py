@@ -10,7 +10,15 @@ import mctx
 import numpy as np
 import pytest
 
-from zero_search import AbstractRootRule, GaussianNoise, ParticleSearch, PUCT, Rules, TreeSearch
+from zero_search import (
+    AbstractRootRule,
+    GaussianNoise,
+    Hindsight,
+    ParticleSearch,
+    PUCT,
+    Rules,
+    TreeSearch,
+)
 from zero_search.mctx import _policies as dropin
 
 from .helpers import Jitted, RandomTree
@@ -29,6 +37,7 @@ def test_numbers_of_numpy_are_pythons():
         (TreeSearch.alphazero(few, c=one), TreeSearch.alphazero(200, c=1.5)),
         (halving(most), halving(3)),
         (TreeSearch(few, max_return=one), TreeSearch(200, max_return=1.5)),
+        (Hindsight(TreeSearch(4), few), Hindsight(TreeSearch(4), 200)),
     ):
         leaves, others = jax.tree.leaves(found), jax.tree.leaves(wanted)
         assert leaves == others and [*map(type, leaves)] == [*map(type, others)]

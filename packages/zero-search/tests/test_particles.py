@@ -16,7 +16,7 @@ from zero_search._cloud import resampled
 from zero_search._particles import move, Particles
 
 from .dice import Die, RandomDice
-from .helpers import chi_squared, Noise, quick_jit, RandomTree
+from .helpers import chi_squared, Nim, Noise, quick_jit, RandomTree
 
 
 BATCH, PARTICLES, DEPTH = 4, 6, 5
@@ -499,3 +499,11 @@ def test_every_particle_guesses_at_what_is_hidden():
     plan = search(planner, Coin(), np.zeros((8,), np.int32))
     share = np.sum(np.where(plan.candidates == 0, plan.weights, 0.0), axis=1)
     assert np.all(np.abs(share - 0.5) < 0.2)
+
+
+@pytest.mark.parametrize("number", [5, 7, 12, 20, 24, 48])
+def test_equal_weights_are_never_drawn_anew(number):
+    """Rounded, their effective sample size is a little below the number of particles."""
+    planner = ParticleSearch(number, 1, resample_every=None, resample_below=1.0)
+    stats = search(planner, Nim(), jnp.full((2,), 20, jnp.int32)).stats
+    assert not stats["resampled"].any() and np.allclose(stats["ess_fraction"], 1)

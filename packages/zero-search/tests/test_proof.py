@@ -328,3 +328,25 @@ def test_other_actions_have_a_score_beside_a_visited_one_that_is_ruled_out(rule,
     within = among(node, jnp.asarray([[False, True, True]]))
     score = np.asarray(rule(qtransform=transform).score(within))
     assert np.isfinite(score[0, 2]) and not np.isnan(score[0, 1])
+
+
+class Poisoned(RandomTree):
+    """A third of its steps break the rules, in each of the ways that a step can."""
+
+    def step(self, node, action, *, key):
+        after, reward, discount, last = super().step(node, action, key=key)
+        ill = after.name % 9
+        reward = jnp.where(ill == 0, jnp.nan, jnp.where(ill == 1, jnp.inf, reward))
+        return after, reward, jnp.where(ill == 2, jnp.nan, discount), last
+
+
+@pytest.mark.parametrize("kind", ["puct", "gumbel"])
+def test_steps_that_break_the_rules_prove_nothing(kind):
+    model = Poisoned(3, (1.0, -1.0, -1.0, 0.0), horizon=LEVELS, gamma=1.0)
+    _, tree = run(planner(kind, 60, max_return=MOST), model)
+    known = np.asarray(Bounds.of(jnp.asarray(tree.edge[:, 0]), MOST).known)
+    step = lambda action: model.step(model.start(ROWS), jnp.full(ROWS, action), key=None)
+    told = np.stack([np.stack(step(action)[1:3]) for action in range(3)], axis=-1)
+    ill = ~np.isfinite(told).all(axis=0)
+    seen = tree.edge[:, 0, 0] > 1
+    assert not known[ill].any() and (ill & seen).sum() > 3 and known[~ill].any()

@@ -22,8 +22,8 @@ class Belief(eqx.Module, Generic[State]):
 
     - `particles`: states; all leaves begin with `[batch, particles]`. Those of a row that have a
         weight must look alike to its player. The others are dead and may be anything.
-    - `weights`: probabilities up to a constant a row. A row of zeros is filler. If one is negative
-        or not finite, the search counts the evaluation as `invalid`.
+    - `weights`: probabilities up to a constant a row, from 1e-30 to 1e30. A row of zeros is filler.
+        If one is negative or not finite, the search counts the evaluation as `invalid`.
     - `seed`: what the futures of the particles are drawn from: particle `i` of a row always steps
         with the same key, whatever the action. Any number will do where `step` draws nothing.
     """

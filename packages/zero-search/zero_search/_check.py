@@ -270,7 +270,8 @@ def check_proposal(policy: Any, value: Array, batch: int) -> None:
 def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
     """Of a `Belief`, and an action to take in it. Returns its numbers of rows and particles."""
     weights, seed = belief.weights, belief.seed
-    if jnp.ndim(weights) != 2 or not all(jnp.shape(weights)):
+    wide = is_kind(weights, jnp.float32) or is_kind(weights, jnp.float64)
+    if not (wide and jnp.ndim(weights) == 2 and all(jnp.shape(weights))):
         raise ValueError(
             f"`belief.weights` is {shown(weights)}; it must be float32[batch,particles], with at "
             "least one game and one particle."
@@ -283,7 +284,7 @@ def check_belief(belief: Any, action: Array | None = None) -> tuple[int, int]:
                 f"are of {batch} games with {number} particles: every leaf must begin with "
                 f"({batch}, {number})."
             )
-    if jnp.shape(seed) != (batch,):
+    if not (is_kind(seed, jnp.uint32) and jnp.shape(seed) == (batch,)):
         raise ValueError(
             f"`belief.seed` is {shown(seed)} for {batch} games; it must be uint32 of shape "
             f"({batch},): zeros will do where `step` draws nothing."

@@ -397,6 +397,9 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: Number) -> Found:
     logits, value, invalid = masked_prediction(logits, value)
     most = 1.0 if fixed.rules.stop_at_final else LARGEST
     reward, discount, wrong = masked_edge(reward, discount, most)
+    if fixed.rules.max_return is not None:
+        # Else what follows would prove what a step with a masked reward is worth.
+        discount = jnp.where(wrong, 0.0, discount)
     # Nothing follows a final node, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
     found = Found(
@@ -444,7 +447,7 @@ def store(fixed: Fixed, forest: Forest, walk: Walk, found: Found) -> tuple[Fores
     worth, low, high = pick(RAW, found.value), None, None
     if rules.max_return is not None:
         worth = jnp.where(walk.code <= FINAL, pick(VALUE, found.value), worth)
-        over = (pick(DISCOUNT, found.discount) == 0) & ~(found.invalid & ~revisited)
+        over = (pick(DISCOUNT, found.discount) == 0) & ~found.invalid
         low, high = (jnp.where(over, 0.0, x) for x in (-rules.max_return, rules.max_return))
     up = Up(
         outcome=worth,

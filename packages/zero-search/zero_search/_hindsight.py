@@ -14,6 +14,7 @@ from ._check import (
     check_move,
     check_option,
     check_own_carry,
+    plain_numbers,
 )
 from ._model import AbstractPriorModel, guesses
 from ._planner import AbstractPlanner, Plan
@@ -74,6 +75,9 @@ class Hindsight(AbstractPlanner[AbstractPriorModel, SearchCarry]):
     planner: TreeSearch
     num_trees: int
     unvisited: str = "masked"
+
+    def __post_init__(self):
+        plain_numbers(self)
 
     def __check_init__(self):
         check_kinds("Hindsight", TreeSearch, planner=self.planner)

@@ -106,9 +106,13 @@ class Bounds(eqx.Module):
 
 def behind(reward: Floats, discount: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """The bounds of an edge from those of the node behind it: `r + d v`, where a negative discount
-    changes the player."""
+    changes the player.
+
+    A discount of 0 before a node that is not known is an invalid step's, which proves nothing.
+    """
     one, other = reward + discount * low, reward + discount * high
-    return jnp.minimum(one, other), jnp.maximum(one, other)
+    nothing = jnp.where((discount == 0) & (low < high), jnp.inf, 0.0)
+    return jnp.minimum(one, other) - nothing, jnp.maximum(one, other) + nothing
 
 
 def among(node: NodeStatistics, allowed: Mask) -> NodeStatistics:

@@ -51,6 +51,14 @@ def test_rlax(top_fraction):
         assert np.allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
+def test_a_fraction_that_float32_rounds_down_keeps_as_many():
+    """`0.13 * 900` is 116.99999 in float32."""
+    advantages = jnp.arange(900.0) / 900
+    fill, ones = jnp.zeros(900), jnp.ones(900)
+    slopes = jax.jit(jax.grad(lambda x: ours(x, TEMPERATURE, advantages, ones, 0.13)[0]))(fill)
+    assert jnp.sum(slopes != 0) == 117
+
+
 def test_half_of_the_rows_that_count():
     """Rows of weight 0, whatever they hold, change nothing: six rows among twelve keep three.
     (Counted among those to halve, they would let all six be kept.)"""
