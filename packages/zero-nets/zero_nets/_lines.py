@@ -1,6 +1,7 @@
 """Tables of the lines of a board."""
 
 import functools as ft
+import itertools
 from typing import NamedTuple
 
 import equinox as eqx
@@ -100,34 +101,24 @@ class _Plan(NamedTuple):
 @ft.cache
 def _plan(rows: int, columns: int, planes: int) -> _Plan:
     number = np.arange(rows * columns).reshape(rows, columns)
-    square = rows == columns
-    lines, kinds = [], []
-
-    def add(line: np.ndarray, *kind: object) -> None:
-        lines.append(line)
-        kinds.append(kind)
-
-    for board, side in ((number, "row"), (number.T, "column")):
-        for i, line in enumerate(board):
-            kind = ("side", min(i, rows - 1 - i)) if square else (side, i)
-            add(line, *kind)
-    for board in (number, number[::-1]):
-        for offset in range(-rows + 1, columns):
-            line = board.diagonal(offset)
-            if len(line) >= _SHORTEST:
-                add(line, "diagonal", len(line))
     longest, base = max(rows, columns), planes + 1
+    # On a square board sides at the same distance from an edge are of one kind.
+    kind = lambda side, i: ("side", min(i, rows - 1 - i)) if rows == columns else (side, i)
+    sides = (("row", number), ("column", number.T))
+    lines = [(kind(side, i), line) for side, board in sides for i, line in enumerate(board)]
+    for board in (number, number[::-1]):
+        diagonals = map(board.diagonal, range(1 - rows, columns))
+        lines += [(("diagonal", len(x)), x) for x in diagonals if len(x) >= _SHORTEST]
+    sizes = {kind: base ** len(line) for kind, line in lines}
+    *starts, entries = itertools.accumulate(sizes.values(), initial=0)
+    first = dict(zip(sizes, starts, strict=True))
     powers = np.zeros((rows * columns, len(lines)), np.float32)
     places: list[list[int]] = [[] for _ in range(rows * columns)]
-    first: dict[tuple[object, ...], int] = {}
-    entries = 0
-    for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
+    for i, (_, line) in enumerate(lines):
         powers[line, i] = np.float32(base) ** np.arange(len(line))
         for place, cell in enumerate(line):
             places[cell].append(i * longest + place)
-        if kind not in first:
-            first[kind], entries = entries, entries + base ** len(line)
     nowhere = len(lines) * longest
     each = [found + [nowhere] * (4 - len(found)) for found in places]
-    starts = np.array([first[kind] for kind in kinds], np.int32)
-    return _Plan(powers, starts, np.array(each, np.int32), entries)
+    each_first = np.array([first[kind] for kind, _ in lines], np.int32)
+    return _Plan(powers, each_first, np.array(each, np.int32), entries)
