@@ -104,6 +104,14 @@ def test_the_simulator_of_an_episode_is_closed(shown):
     assert worlds.closed == 1
 
 
+def test_the_simulator_of_an_episode_that_cannot_begin_is_closed(monkeypatch):
+    worlds = _Worlds()
+    monkeypatch.setattr(worlds, "reset", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Episode(_Counting(worlds=worlds), RandomActor(), key=jr.key(0))
+    assert worlds.closed == 1
+
+
 @pytest.mark.parametrize("most, ending", [(50, "terminated"), (1, "truncated")])
 def test_moments_are_the_decisions_of_an_episode_and_its_end(most, ending):
     """Each follows from the one before by the action that was taken in it."""

@@ -1,5 +1,6 @@
 """Environments of Gymnasium, the Arcade Learning Environment and EnvPool."""
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -23,6 +24,7 @@ from zero_envs import (
     envpool_environment,
     gymnasium_environment,
     Hosted,
+    HostStep,
     known_environments,
     make,
 )
@@ -197,6 +199,9 @@ def test_actions_are_those_of_the_simulator():
     np.testing.assert_array_equal(
         _given(several, np.array([[1, 2], [9, -1]], np.int32)), [[1, 2], [1, 0]]
     )
+    switch: Any = toy(taken=spaces.Box(0, 1, (2,), np.bool_))
+    pressed = _given(switch, np.array([[-1, -0.5], [0.5, 1]], np.float32))
+    np.testing.assert_array_equal(pressed, [[False, False], [True, True]])
     late = toy(taken=spaces.Discrete(2, start=3))
     assert isinstance(late, AbstractDiscreteEnvironment) and late.num_actions == 2
     np.testing.assert_array_equal(_given(late, np.array([0, 1, -1], np.int32)), [3, 4, 3])
@@ -282,6 +287,8 @@ def test_a_game_of_atari():
     assert first.dtype == np.uint8 and not np.array_equal(paid[-1].state, first)
     with pytest.raises(ValueError, match=r'ale_environment\("Breakot"\)'):
         ale_environment("Breakot")
+    with pytest.raises(ValueError, match=r'"Breakout"\): life_loss_info=True ends episodes in'):
+        ale_environment("Breakout", life_loss_info=True)
 
 
 def test_envpool():
@@ -303,3 +310,12 @@ def test_envpool():
 def test_gymnasium_is_not_imported_before_it_is_needed():
     code = "import sys, zero_envs; zero_envs.make; assert 'gymnasium' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_step_has_one_number_for_each_simulator(float64):
+    over = np.zeros(3, np.bool_)
+    for reward in (np.zeros((3, 1)), np.zeros(()), np.zeros(2)):
+        with pytest.raises(ValueError, match=rf"of the shapes {re.escape(str(reward.shape))}, "):
+            HostStep(None, reward, np.ones(3), over).transition()
+    found = HostStep(None, np.zeros(3), np.ones(3), over).transition()
+    assert found.reward.dtype == found.discount.dtype == np.float32

@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from gymnax.environments import environment, spaces
+from gymnax.wrappers.purerl import LogWrapper, StickyActionWrapper
 
 from zero_envs import AdaptedEnvironment, ContinuousAdaptedEnvironment, gymnax_environment, make
 from zero_envs.testing import check_environment
@@ -45,6 +46,11 @@ class Pair(Coins):
 
     def action_space(self, params: Any = None) -> Any:
         return spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])
+
+
+class Whole(Coins):
+    def action_space(self, params: Any = None) -> Any:
+        return spaces.Box(0, 5, (2,), jnp.int32)
 
 
 class Unbounded(Coins):
@@ -263,6 +269,9 @@ def test_a_name_is_one_environment():
     assert seen.features.shape == (4, 5)
 
 
+CATCH, _ = gymnax.make("Catch-bsuite")
+
+
 @pytest.mark.parametrize(
     "env, options, message",
     [
@@ -271,6 +280,9 @@ def test_a_name_is_one_environment():
         ("Catch-bsuite", {"rows": 4}, "pass hidden=True or hidden=False"),
         ("Catch-bsuite", {"hidden": False, "size": 4}, "give other options"),
         (Coins(), {}, "<Coins>.: not one of gymnax's own .* pass hidden=True or hidden=False"),
+        (Coins(), {"hidden": False, "size": 3}, "<Coins>, size.: options belong to a name"),
+        (StickyActionWrapper(CATCH, 0.5), {"hidden": False}, "<StickyActionWrapper>.: a wrap"),
+        (LogWrapper(CATCH), {"hidden": False}, "<LogWrapper>.: a wrapper, whose `step` resets"),
         (Coins, {"hidden": False}, "give an id or an environment of gymnax"),
         (Pair(), {"hidden": False}, "its actions are a Tuple; Discrete or Box is allowed"),
         (
@@ -278,6 +290,7 @@ def test_a_name_is_one_environment():
             {"hidden": False, "bounds": (-1, 1)},
             "its actions are numbered; leave out `bounds`",
         ),
+        (Whole(), {"hidden": False}, "its actions are a Box of int32; only real numbers"),
         (Unbounded(), {"hidden": False}, r"no bounds .*pass bounds=\(low, high\)"),
         (Unbounded(), {"hidden": False, "bounds": (1.0, -1.0)}, "low below high"),
     ],

@@ -105,7 +105,7 @@ class Simulator:
             low, high = map(np.asarray, self.bounds)
             unit = np.clip(np.nan_to_num(action), -1.0, 1.0)
             given = np.clip(low + (unit + 1.0) * 0.5 * (high - low), low, high)
-            given = np.rint(given) if np.issubdtype(space.dtype, np.integer) else given
+            given = given if np.issubdtype(space.dtype, np.floating) else np.rint(given)
         else:
             most = np.asarray(values if space.shape else values[0]) - 1
             given = np.clip(action, 0, most) + getattr(space, "start", 0)
@@ -254,6 +254,9 @@ def _own(library: str, name: str, options: dict[str, Any], bounds: Bounds | None
     if not isinstance(name, str):
         raise ValueError(f"{call}({name!r}): give the name of an environment, a text.")
     simulator = Simulator(library, name, options)
+    if options.get("life_loss_info"):
+        said = "life_loss_info=True ends episodes in the middle of a game; leave it out."
+        raise ValueError(simulator.refused(said))
     envs, _ = simulator.open(1, 0)
     try:
         seen, taken = envs.single_observation_space, envs.single_action_space

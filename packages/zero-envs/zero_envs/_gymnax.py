@@ -4,10 +4,18 @@ import functools as ft
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from ._adapted import AdaptedEnvironment, continuous, ContinuousAdaptedEnvironment, Library, Stepped
-from ._foreign import Bounds, check_foreign, check_unbounded, default_numerics, import_or_explain
+from ._foreign import (
+    Bounds,
+    check_foreign,
+    check_no_options,
+    check_unbounded,
+    default_numerics,
+    import_or_explain,
+)
 from ._known import GYMNAX_DOWNLOADED, GYMNAX_STEADY, names_of, unknown
 
 
@@ -44,7 +52,13 @@ def gymnax_environment(
         name, env = env, _make(env, options)
     else:
         check_foreign(_CALL, env, "an id or an environment of gymnax", "step_env", "is_truncated")
+        check_no_options(_CALL, env, options)
         name = type(env).__name__
+        if not hasattr(type(env), "step_env"):
+            raise ValueError(
+                f"{_CALL}(<{name}>): a wrapper, whose `step` resets and would be left out; pass "
+                "the environment without it."
+            )
     if hidden is None:
         raise ValueError(
             f"{_CALL}(<{name}>): not one of gymnax's own with its own parameters, so it is not "
@@ -107,6 +121,11 @@ def _adapted(
         check_unbounded(_CALL, name, bounds)
         return AdaptedEnvironment(library=library, num_actions=int(space.n), **known)
     if hasattr(space, "low"):
+        if not jnp.issubdtype(space.dtype, jnp.floating):
+            raise ValueError(
+                f"{_CALL}(<{name}>): its actions are a Box of {jnp.dtype(space.dtype)}; only real "
+                "numbers are allowed in a Box."
+            )
         limits = (space.low, space.high) if bounds is None else bounds
         return continuous(library, space.shape, limits, **known)
     kind = type(space).__name__

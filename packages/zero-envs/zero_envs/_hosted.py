@@ -20,8 +20,18 @@ class HostStep(NamedTuple):
     last: Bool[np.ndarray | Array, " worlds"]
 
     def transition(self) -> Transition:
-        """The same as compiled programs take it."""
-        return Transition(*map(jnp.asarray, (self.reward, self.discount, self.last)))
+        """The same as compiled programs take it.
+
+        **Raises:** `ValueError` where there is not one number for each simulator.
+        """
+        shapes = [jnp.shape(x) for x in (self.reward, self.discount, self.last)]
+        if len(shapes[0]) != 1 or len({*shapes}) > 1:
+            raise ValueError(
+                f"a HostStep has reward, discount and last of the shapes {shapes[0]}, {shapes[1]} "
+                f"and {shapes[2]}: give each one axis, with one number for each simulator."
+            )
+        reward, discount = (jnp.asarray(x, jnp.float32) for x in (self.reward, self.discount))
+        return Transition(reward, discount, jnp.asarray(self.last))
 
 
 class AbstractWorlds(abc.ABC):

@@ -56,6 +56,7 @@ class Written(AbstractDiscreteEnvironment):
     num_players: int = 1
     hidden: bool = False
     name: str = "written"
+    unused: float = 0.0
 
     def init(self, *, key):
         del key

@@ -214,6 +214,39 @@ def test_worlds_are_closed_where_they_fail(method, opened, monkeypatch):
     close(before)
 
 
+def test_an_environment_with_a_nan_keeps_its_worlds(opened):
+    loop = _loop(Written(unused=float("nan")))
+    state, _ = step(loop, init(loop, key=jr.key(0)))
+    assert step(loop, state)[1]["cut"] == 0 and len(opened) == 1
+
+
+def test_rewards_of_a_wrong_shape_are_named(opened, monkeypatch):
+    right = WrittenWorlds.step
+    wrong = lambda *given: (move := right(*given))._replace(reward=move.reward[:, None])
+    monkeypatch.setattr(WrittenWorlds, "step", wrong)
+    loop = _loop(Written())
+    message = rf"reward, discount and last of the shapes \({ENVS}, 1\), \({ENVS},\) and"
+    with pytest.raises(ValueError, match=message):
+        step(loop, init(loop, key=jr.key(0)))
+    with pytest.raises(ValueError, match="one number for each simulator"):
+        evaluate(Written(), RandomActor(), num_episodes=4, max_steps=9, key=jr.key(0))
+    assert [x.closed for x in opened] == [1, 1]
+
+
+class Failing(Written):
+    def failed(self, state):
+        return jnp.isnan(state[0])
+
+
+def test_an_environment_that_may_fail_is_not_stepped_on_the_host(opened):
+    refused = pytest.raises(ValueError, match="Failing is stepped on the host, where `failed`")
+    with refused:
+        init(_loop(Failing()), key=jr.key(0))
+    with refused:
+        evaluate(Failing(), RandomActor(), num_episodes=4, max_steps=9, key=jr.key(0))
+    assert not opened
+
+
 def test_an_environment_that_is_made_again_compiles_nothing(loop, played, monkeypatch):
     del played
     traced, actor = [], Idle.actor

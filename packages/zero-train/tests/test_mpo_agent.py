@@ -83,6 +83,18 @@ class SteadyNet(eqx.Module):
         return Steady(policy.loc, policy.scale)
 
 
+class OfPart(eqx.Module):
+    """A policy of a part of what is seen."""
+
+    net: GaussianNet
+
+    def __init__(self, *, key: PRNGKeyArray):
+        self.net = GaussianNet(FEATURES, key=key)
+
+    def __call__(self, features: dict[str, Array]) -> Gaussian:
+        return self.net(features["seen"])
+
+
 class Steep(eqx.Module):
     """A Q-value that is a multiple of the action's sum."""
 
@@ -91,7 +103,7 @@ class Steep(eqx.Module):
     def __init__(self, *, key: PRNGKeyArray):
         self.slope = jr.normal(key)
 
-    def __call__(self, features: Float[Array, " size"], action: Array) -> Float[Array, ""]:
+    def __call__(self, features: Any, action: Array) -> Float[Array, ""]:
         del features
         return self.slope * jnp.sum(action.astype(jnp.float32))
 
@@ -290,6 +302,15 @@ def test_one_step_of_all_parts(discrete):
     unchanged, said = update(state, spoilt)
     assert not np.isfinite(said["value_loss"])
     assert_same(unchanged, state)
+
+
+def test_a_part_of_what_is_seen_may_be_empty():
+    agent, features = mpo(policy=OfPart, critic=Steep), lambda b: b.items.obs.features
+    batch = batch_of()
+    parts = {"seen": features(batch), "none": jnp.zeros((*features(batch).shape[:2], 0))}
+    batch, state = eqx.tree_at(features, batch, parts), agent.init(key=jr.key(0))
+    after, _ = eqx.filter_eval_shape(agent.update, state, batch, key=jr.key(1))
+    assert jax.tree.structure(after) == jax.tree.structure(state)
 
 
 def rows_of(features: Array) -> Experience:

@@ -145,7 +145,7 @@ class Reanalyser(eqx.Module):
         axes = rows.last[part].shape
         if rows.last.ndim == 2:
             key = jax.vmap(lambda key: jr.split(key, axes[1]))(key).reshape(-1)
-        flat = lambda x: x[part].reshape(-1, *x.shape[len(axes) :])
+        flat = lambda x: jax.lax.collapse(x[part], 0, len(axes))
         obs, record = jax.tree.map(flat, (rows.obs, rows.record))
         # A model that plans from observations has no states: any array tells how many there are.
         state = record.state if self.actor.keeps_state else obs

@@ -14,7 +14,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Real
 
-from zero_envs import AbstractEnvironment, Fallible, Hosted, Observation, Transition
+from zero_envs import AbstractEnvironment, AbstractWorlds, Fallible, Hosted, Observation, Transition
 
 from ._agent import AbstractActor
 from ._checks import check_count, check_kind, check_positive, check_range, reals, within
@@ -360,7 +360,7 @@ def _play_on_host(
     check_count("evaluate", num_episodes=num_episodes, max_steps=max_steps)
     check_untraced(env, (actor, key))
     ikey, akey = jr.split(key)
-    worlds = cast(Hosted, env).open(num_episodes, key=ikey)
+    worlds = opened(env, num_episodes, ikey)
     parts, over, time = (env, actor, max_steps), np.zeros(num_episodes, np.bool_), 0
     decide, tally = _decided_on_host.bound(parts), _counted_on_host.bound(parts)
     rows = np.arange(num_episodes, dtype=np.int32)
@@ -370,12 +370,22 @@ def _play_on_host(
         while not over.all():
             action, seen = decide((state, carry, akey, np.int32(time), rows))
             move = jax.tree.map(np.array, worlds.step(np.asarray(action)))
-            carry, count = tally((carry, count, action, seen, move))
+            carry, count = tally((carry, count, action, seen, move.transition()))
             state, time = move.state, time + 1
             over |= move.last | (time >= max_steps)
     finally:
         worlds.close()
     return _evaluation(count, jnp.zeros(num_episodes, jnp.bool_))
+
+
+def opened(env: AbstractEnvironment, num_worlds: int, key: PRNGKeyArray) -> AbstractWorlds:
+    """New simulators of a [`zero_envs.Hosted`][] environment."""
+    if isinstance(env, Fallible):
+        raise ValueError(
+            f"{type(env).__name__} is stepped on the host, where `failed` is never asked: leave it "
+            "out, and end the episode in `step`."
+        )
+    return cast(Hosted, env).open(num_worlds, key=key)
 
 
 def _begun(actor: AbstractActor, state: PyTree[Array]) -> tuple[PyTree[Array], Tally]:
@@ -400,15 +410,7 @@ def _counted(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
     return select_rows(moved, heard, carry), count
 
 
-def _counted_after(parts: tuple, given: tuple) -> tuple[PyTree[Array], Tally]:
-    """The same after a step of simulators, a [`zero_envs.HostStep`][]."""
-    *before, move = given
-    return _counted(parts, (*before, move.transition()))
-
-
-_begun_on_host, _decided_on_host, _counted_on_host = map(
-    dispatched, (_begun, _decided, _counted_after)
-)
+_begun_on_host, _decided_on_host, _counted_on_host = map(dispatched, (_begun, _decided, _counted))
 
 
 def _evaluation(count: Tally, failed: Bool[Array, " episodes"]) -> Evaluation:

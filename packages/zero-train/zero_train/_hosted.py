@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import secrets
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,12 +13,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
-from zero_envs import AbstractEnvironment, AbstractWorlds, Hosted, HostStep
+from zero_envs import AbstractEnvironment, AbstractWorlds, HostStep, Transition
 
 from ._agent import AbstractActor, Experience
 from ._collect import Episodes, move_keys, Totals, written
 from ._dispatch import dispatched
-from ._evaluation import check_untraced, decide, Decision
+from ._evaluation import check_untraced, decide, Decision, opened
 from ._loop import acting, Loop, LoopState, shardings, step_keys
 from ._mesh import row_keys
 
@@ -71,7 +71,8 @@ def collected_on_host(
     """
     check_untraced(loop.env, state)
     env, worlds = _at(np.asarray(state.episodes.worlds)) or (None, None)
-    if worlds is not None and not eqx.tree_equal(env, loop.env):
+    # An environment with a NaN equals nothing, not even itself.
+    if worlds is not None and env is not loop.env and not eqx.tree_equal(env, loop.env):
         worlds.close()
         worlds = None
     cut = np.zeros(loop.num_envs, np.bool_)
@@ -89,7 +90,7 @@ def collected_on_host(
             else:
                 move = worlds.step(np.asarray(decision.action))
             move = jax.tree.map(np.array, move)
-            given = episodes, move, np.full(loop.num_envs, anew)
+            given = episodes, (move.state, move.transition()), np.full(loop.num_envs, anew)
             episodes, row = writing(given, decision)
             rows.append(row)
     return episodes, rows, (number, cut.sum(dtype=np.int32))
@@ -117,15 +118,14 @@ def _deciding(fixed: tuple[Loop, PyTree[Array]], given: tuple[Any, ...]) -> Deci
 @dispatched
 def _writing(
     fixed: tuple[Loop, PyTree[Array]],
-    given: tuple[Episodes, HostStep, Bool[Array, " envs"]],
+    given: tuple[Episodes, tuple[PyTree[Array], Transition], Bool[Array, " envs"]],
     decision: Decision,
 ) -> tuple[Episodes, tuple[Experience, Totals]]:
     loop, agent = fixed
 
     def local(actor: AbstractActor, parts: Any, _: None, indices: Array) -> Any:
         del indices
-        episodes, move, cut, decision = parts
-        moved = move.state, move.transition()
+        episodes, moved, cut, decision = parts
         return written(loop.env, actor, episodes, decision, *moved, cut)
 
     return acting(loop, local, loop.agent.actor(agent, explore=True), (*given, decision), None)
@@ -169,7 +169,7 @@ def _at(numbers: Int[np.ndarray, " envs"]) -> tuple[AbstractEnvironment, Abstrac
 def _opened(loop: Loop, state: LoopState) -> AbstractWorlds:
     """New simulators for a state."""
     key = jr.fold_in(step_keys(state.key, state.step)[0], _OPENING)
-    return cast(Hosted, loop.env).open(loop.num_envs, key=key)
+    return opened(loop.env, loop.num_envs, key)
 
 
 def _still(state: PyTree, rows: int) -> HostStep:

@@ -65,7 +65,7 @@ class MPO(AbstractActorCritic):
         windows: Experience = batch.items
         shape = windows.last.shape
         counts = loss_weights(batch)
-        flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+        flat = lambda tree: jax.tree.map(lambda x: jax.lax.collapse(x, 0, 2), tree)
         rows = flat(windows)
         features = normalised(state.online.statistics, rows.obs.features)
         target = policies(bind(self.policy, state.target_policy), features, rows.obs.legal)

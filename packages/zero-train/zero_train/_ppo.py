@@ -333,7 +333,7 @@ class PPO(AbstractBlockAgent[PPOState]):
         )
         value_loss, total, metrics = regression(value, returns, counts)
         # The last row of a window has no loss of its own, and counts for nothing.
-        flat = lambda tree: jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), tree)
+        flat = lambda tree: jax.tree.map(lambda x: jax.lax.collapse(x[:, :-1], 0, 2), tree)
         policy, old, actions, advantages, counts = flat(
             (policy, rows.record.policy, rows.action, advantages, counts)
         )

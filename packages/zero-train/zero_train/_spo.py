@@ -118,7 +118,7 @@ class SPO(AbstractActorCritic):
         )
         critic_loss, total, critic_metrics = regression(each(critic), returns, counts)
         # The last row of a window has no loss of its own, and counts for nothing.
-        flat = lambda tree: jax.tree.map(lambda x: x[:, :-1].reshape(-1, *x.shape[2:]), tree)
+        flat = lambda tree: jax.tree.map(lambda x: jax.lax.collapse(x[:, :-1], 0, 2), tree)
         features, legal, record, counts = flat((features, rows.obs.legal, rows.record, counts))
         policy_loss, metrics = improvement(
             self.region,

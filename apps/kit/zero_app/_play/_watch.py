@@ -44,11 +44,15 @@ class Episode:
         self._env, self._actor = env, actor
         self.state: Any
         self.obs: Observation
-        self._worlds, first = None, None
+        self._worlds = None
         if isinstance(env, Hosted):
             self._worlds = env.open(1, key=key)
-            first = _arrays(self._worlds.reset())
-        self.state, self.obs, self._carry = _start(env, actor, key[None], first)
+        try:
+            first = self._worlds and _arrays(self._worlds.reset())
+            self.state, self.obs, self._carry = _start(env, actor, key[None], first)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Closes the simulator of a [`zero_envs.Hosted`][] environment. No step can follow."""
