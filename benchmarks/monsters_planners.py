@@ -18,7 +18,6 @@ The last two are on the same states: those that best play comes to, fresh starts
 """
 
 import argparse
-import dataclasses
 import functools as ft
 import json
 import math
@@ -32,12 +31,12 @@ import jax.random as jr
 import numpy as np
 from _turns import clocked, ratio, take_turns
 
+from zero_app import UsageError
 from zero_envs import Monsters, MonstersState
 from zero_monsters._measure import measure
-from zero_monsters._names import PlannerError
-from zero_monsters._planners import GAMMA, PLANNERS, planning_actor
+from zero_monsters._planners import build_planner, GAMMA, PLANNERS, planning_actor
 from zero_monsters.oracle import MonstersOracle
-from zero_search import AbstractPlanner, AbstractSelection, PlainQ, Plan, PUCT, TreeSearch
+from zero_search import PlainQ, Plan, PUCT
 from zero_train import PlanningActor
 
 
@@ -69,7 +68,7 @@ def met(env: Monsters, oracle: MonstersOracle, rows: int, seed: int) -> Monsters
 
 
 def compiled(env: Monsters, planner: str, simulations: int, rows: int) -> Planned:
-    """Plans of a batch. Raises a `PlannerError` where there are too few simulations."""
+    """Plans of a batch. Raises a `UsageError` where there are too few simulations."""
     actor = planning_actor(env, planner, simulations)
 
     @jax.jit
@@ -127,19 +126,12 @@ def rules(env: Monsters, oracle: MonstersOracle, options: Any) -> Iterator[dict[
                 found, _ = measure(
                     env,
                     oracle,
-                    PlanningActor(with_rule(actor.planner, rule), actor.model),
+                    PlanningActor(build_planner(name, simulations, selection=rule), actor.model),
                     rollouts=options.rollouts,
                     key=jr.key(options.seed),
                 )
                 about = {"planner": name, "simulations": simulations, "c": c, "untried": untried}
                 yield about | found
-
-
-def with_rule(planner: Any, rule: AbstractSelection) -> AbstractPlanner:
-    """The planner with another rule in its trees."""
-    if isinstance(planner, TreeSearch):
-        return dataclasses.replace(planner, selection=rule)
-    return dataclasses.replace(planner, planner=with_rule(planner.planner, rule))
 
 
 def questions(env: Monsters, oracle: MonstersOracle, options: Any) -> Iterator[dict[str, Any]]:
@@ -150,7 +142,7 @@ def questions(env: Monsters, oracle: MonstersOracle, options: Any) -> Iterator[d
         for name in dict.fromkeys([BASE, *options.planners]):
             try:
                 plans[name] = compiled(env, name, simulations, options.rows)
-            except PlannerError:
+            except UsageError:
                 continue
         about = {"rows": options.rows, "simulations": simulations}
         if options.question == "time":

@@ -126,25 +126,10 @@ def train(out: Path, names: Iterable[str], seeds: Sequence[int], turns: int) -> 
             done = run / DONE
             if done.exists():
                 continue
-            more = ["--resume"] if run.exists() else []
-            start = time.monotonic()
-            subprocess.run(
-                [
-                    command,
-                    "train",
-                    "--preset",
-                    "quick",
-                    *given,
-                    "--seed",
-                    str(seed),
-                    "--out",
-                    str(run),
-                    *more,
-                ],
-                check=True,
-                stdout=(out / "train.log").open("a"),
-                stderr=subprocess.STDOUT,
-            )
+            words = [command, "train", "--preset", "quick", *given, "--seed", str(seed)]
+            words += ["--out", str(run), *(["--resume"] if run.exists() else [])]
+            start, log = time.monotonic(), (out / "train.log").open("a")
+            subprocess.run(words, check=True, stdout=log, stderr=subprocess.STDOUT)
             report = {"variant": name, "seed": seed, "steps": steps, "flags": VARIANTS[name]}
             done.write_text(json.dumps(report))
             minutes = round((time.monotonic() - start) / 60, 1)

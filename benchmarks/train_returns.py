@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import rlax
-from _turns import clocked
+from _turns import clocked, take_turns
 
 from zero_train import losses, returns
 
@@ -112,20 +112,13 @@ def of_steps(batch: int, atoms: int) -> tuple[Function, Function, dict[str, jax.
 def measure(
     ours: Function, theirs: Function, data: dict[str, jax.Array], runs: int
 ) -> dict[str, float]:
-    """Least times of both, taking turns to be the first."""
-    both = [jax.jit(lambda x, f=f: jax.vmap(lambda y: f(**y))(x)) for f in (ours, theirs)]
-    for function in both:
-        jax.block_until_ready(function(data))
-    least = [float("inf"), float("inf")]
-    for run in range(runs):
-        for i in (run % 2, 1 - run % 2):
-            least[i] = min(least[i], 1e6 * clocked(both[i], data))
-    ours_us, theirs_us = least
-    return {
-        "zero_us": round(ours_us),
-        "rlax_us": round(theirs_us),
-        "ratio": round(theirs_us / ours_us, 2),
-    }
+    """Least times of both, taking turns."""
+    both = {"zero": ours, "rlax": theirs}
+    calls = {name: jax.jit(jax.vmap(lambda x, f=f: f(**x))) for name, f in both.items()}
+    turns = {name: lambda _, call=call: clocked(call, data) for name, call in calls.items()}
+    times = take_turns(turns, runs)
+    zero, rlax = (1e6 * min(times[name]) for name in both)
+    return {"zero_us": round(zero), "rlax_us": round(rlax), "ratio": round(rlax / zero, 2)}
 
 
 def main() -> None:

@@ -9,9 +9,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from zero_app import UsageError
 from zero_envs import Monsters
 from zero_monsters._measure import measure
-from zero_monsters._names import PlannerError, PlannerName
+from zero_monsters._names import PlannerName
 from zero_monsters._planners import planning_actor
 from zero_search import AbstractChanceModel, Hindsight
 from zero_train import RandomActor
@@ -139,5 +140,5 @@ def test_playouts_judge_leaves_and_nothing_else_does():
 
 
 def test_too_few_simulations_name_how_many_there_must_be():
-    with pytest.raises(PlannerError, match="at least 160, 5 in each"):
+    with pytest.raises(UsageError, match="at least 160, 5 in each"):
         planning_actor(Monsters(), "hindsight-32", 159)

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from zero_app import as_usage_error, loop_of, UsageError
+from zero_app import loop_of, UsageError
 from zero_envs import Monsters
 from zero_memory import TrajectoryBuffer
 from zero_nets import BoardSymmetries, ValueSupport
@@ -75,10 +75,9 @@ def build_actor(
             )
         return PolicyActor(trained.evaluate), 0
     number = config.player_simulations if simulations is None else simulations
-    with as_usage_error():
-        env = build_env(config, step_penalty=config.step_penalty)
-        model = build_model(env, planner, trained.evaluate, gamma=config.gamma)
-        return PlanningActor(_planner(config, planner, number), model), number
+    env = build_env(config, step_penalty=config.step_penalty)
+    model = build_model(env, planner, trained.evaluate, gamma=config.gamma)
+    return PlanningActor(_planner(config, planner, number), model), number
 
 
 def _explorer(config: Config, updates: Int[Array, ""]) -> AbstractPlanner:

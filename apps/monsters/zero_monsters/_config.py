@@ -1,23 +1,14 @@
 """Every hyperparameter of a training run, and the presets."""
 
 import dataclasses
-import types
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval
 
-from zero_app import (
-    AbstractAdamWConfig,
-    as_usage_error,
-    Count,
-    Fraction,
-    NonNegative,
-    UnusedWhere,
-    UsageError,
-)
+from zero_app import AbstractAdamWConfig, Count, Fraction, NonNegative, UnusedWhere, UsageError
 
-from ._names import checked, PlannerError, PlannerName
+from ._names import checked, PlannerName
 
 
 #: The standard error of a mean needs two.
@@ -29,7 +20,7 @@ Simulations = Annotated[int, Interval(ge=1, le=10**6)]
 class Config(AbstractAdamWConfig):
     """The configuration of a run; config.json in the run's folder has the same fields."""
 
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"step_penalty": 0.0})
+    absent: ClassVar[Mapping[str, Any]] = {"step_penalty": 0.0}
     unused_where: ClassVar[UnusedWhere] = (
         (("alpha",), ("noise",), lambda c: not c.noise),
         (("width", "layers"), ("network",), lambda c: c.network == "original"),
@@ -117,9 +108,7 @@ class Config(AbstractAdamWConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        with as_usage_error():
-            playout = PlannerName.parse(self.planner).playout
-        if playout:
+        if PlannerName.parse(self.planner).playout:
             raise UsageError(
                 f"--planner {self.planner} evaluates leaves by playouts instead of the network, "
                 f"which learns to; give {self.planner.removesuffix('+playout')}."
@@ -127,7 +116,7 @@ class Config(AbstractAdamWConfig):
         for name in ("simulations", "player_simulations"):
             try:
                 checked(self.planner, getattr(self, name))
-            except PlannerError as e:
+            except UsageError as e:
                 raise UsageError(f"--planner, --{name.replace('_', '-')}: {e}") from e
         if self.step_penalty and self.gamma == 1:
             raise UsageError(

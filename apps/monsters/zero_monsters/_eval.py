@@ -14,7 +14,6 @@ from zero_app import (
     AbstractCommand,
     AbstractPlayerCommand,
     App,
-    as_usage_error,
     Evaluate,
     EvaluationResult,
     RETURN,
@@ -29,7 +28,7 @@ from zero_train import AbstractActor, Loop
 from ._build import build_actor, build_env
 from ._config import Config, Rollouts, Simulations
 from ._measure import measure, NUM_STEPS
-from ._names import LEAST_IN_A_TREE, PlannerError, PlannerName
+from ._names import LEAST_IN_A_TREE, PlannerName
 from ._planners import PLANNERS, planning_actor
 from .oracle import MonstersOracle
 
@@ -103,9 +102,8 @@ class Plan(AbstractCommand):
         for flag, given in (("planners", self.planners), ("simulations", self.simulations)):
             if not given:
                 raise UsageError(f"--{flag} is empty; give at least one value, or leave it out.")
-        with as_usage_error():
-            for planner in self.planners:
-                PlannerName.parse(planner)
+        for planner in self.planners:
+            PlannerName.parse(planner)
         if least := [n for n in self.simulations if n < LEAST_IN_A_TREE]:
             raise UsageError(
                 f"--simulations {least[0]} was given; give at least {LEAST_IN_A_TREE}."
@@ -121,7 +119,7 @@ class Plan(AbstractCommand):
             for planner in self.planners:
                 try:
                     actor = planning_actor(env, planner, number)
-                except PlannerError as e:
+                except UsageError as e:
                     print(f"monsters: left out: {e}", file=sys.stderr)
                     continue
                 key = jr.key(self.seed)

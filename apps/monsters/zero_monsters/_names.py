@@ -3,13 +3,11 @@
 import dataclasses
 import re
 
+from zero_app import UsageError
+
 
 #: The minimum number of simulations in each tree: with fewer, some actions are not tried.
 LEAST_IN_A_TREE = 5
-
-
-class PlannerError(ValueError):
-    """An unknown name of a planner, or too few simulations for it. The message is one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +26,10 @@ class PlannerName:
 
     @classmethod
     def parse(cls, text: str) -> "PlannerName":
-        """Parses a name; an unknown one raises a `PlannerError`."""
+        """Parses a name; an unknown one raises a `UsageError`."""
         found = re.fullmatch(r"(?:(frozen|chance)|hindsight(?:-([1-9]\d*))?)(\+playout)?", text)
         if found is None:
-            raise PlannerError(
+            raise UsageError(
                 f"planner {text!r} is unknown; choose frozen, chance, or hindsight-K with at "
                 "least one tree, such as hindsight-8. Append +playout to evaluate leaves by "
                 "playouts. The commands eval and watch also accept network."
@@ -43,14 +41,14 @@ class PlannerName:
 def checked(planner: str, simulations: int) -> PlannerName:
     """The parsed name of a planner with so many simulations in all trees together.
 
-    **Raises:** `PlannerError` for an unknown name, or fewer than 5 simulations in a tree.
+    **Raises:** `UsageError` for an unknown name, or fewer than 5 simulations in a tree.
     """
     name = PlannerName.parse(planner)
     if simulations // name.trees < LEAST_IN_A_TREE:
         several = name.trees > 1
         trees = f"the {name.trees} trees" if several else "the tree"
         each = f", {LEAST_IN_A_TREE} in each" if several else ""
-        raise PlannerError(
+        raise UsageError(
             f"{simulations} simulations for {trees} of {planner}: give at least "
             f"{LEAST_IN_A_TREE * name.trees}{each}."
         )

@@ -53,7 +53,7 @@ def build_planner(
     [`zero_search.TreeSearch`][]; `outcomes` is for `"chance"`, since the other planners draw
     outcomes without computing their probabilities, which is much faster.
 
-    **Raises:** `PlannerError` for an unknown name, or fewer than 5 simulations in a tree.
+    **Raises:** `UsageError` for an unknown name, or fewer than 5 simulations in a tree.
     """
     name = checked(planner, simulations)
     tree = TreeSearch(

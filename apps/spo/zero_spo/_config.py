@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools as ft
-import types
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -153,9 +152,7 @@ class Config(AbstractConfig):
     episodes: Annotated[int, Ge(2)] = 128
     """Episodes in an evaluation."""
 
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"decay": 1.0, "entropy_bonus": 0.0, "memory": False}
-    )
+    absent: ClassVar[Mapping[str, Any]] = {"decay": 1.0, "entropy_bonus": 0.0, "memory": False}
     code: ClassVar[tuple[str, ...]] = ("env",)
     unused_where: ClassVar[UnusedWhere] = (
         (("alpha",), ("noise",), lambda c: not c.noise),

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools as ft
-import types
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -96,23 +95,21 @@ class Config(AbstractTreeSearchConfig):
     max_moves: Count = 1000
     """Moves after which a game of an evaluation is cut off."""
 
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {
-            "model_steps": 5,
-            "reward_weight": 1.0,
-            "normalise_observations": True,
-            "reanalyse": 0.0,
-            "consistency": 0.0,
-            "value_prefix": 0,
-            "correction": 0,
-            "memory": False,
-            "memory_steps": 16,
-            "candidates": 20,
-            "entropy_bonus": 0.0,
-            "entropy_decay": 1.0,
-            "value_scale": 0.0,
-        }
-    )
+    absent: ClassVar[Mapping[str, Any]] = {
+        "model_steps": 5,
+        "reward_weight": 1.0,
+        "normalise_observations": True,
+        "reanalyse": 0.0,
+        "consistency": 0.0,
+        "value_prefix": 0,
+        "correction": 0,
+        "memory": False,
+        "memory_steps": 16,
+        "candidates": 20,
+        "entropy_bonus": 0.0,
+        "entropy_decay": 1.0,
+        "value_scale": 0.0,
+    }
     code: ClassVar[tuple[str, ...]] = ("env", "network")
     unused_where: ClassVar[UnusedWhere] = (
         (

@@ -81,19 +81,6 @@ class Loop(eqx.Module):
     started: PerAction | None
     invalid: Ints
 
-    @classmethod
-    def start(
-        cls,
-        rows: Int[Array, " leaves"],
-        forest: Forest,
-        notes: Notes,
-        invalid: Ints,
-        started: PerAction | None,
-    ) -> "Loop":
-        """Before the first turn, with as many leaves a turn as `rows`, whose states they take."""
-        slot, state = forest.nowhere(rows.shape[0]), [take(x, rows) for x in forest.state]
-        return cls(forest, notes, slot, state, started, invalid)
-
     @property
     def whole(self) -> Forest:
         """The trees with all states."""
@@ -168,8 +155,9 @@ def search(
     def simulated(packed: bool) -> tuple[Tree, Any]:
         forest, notes = Forest.of(tree, packed), blank(batch, max_nodes, rules)
         started = None if leaves == 1 else jnp.zeros_like(fixed.kept)
-        none = jnp.zeros((batch,), jnp.int32)
-        init = Loop.start(jnp.tile(fixed.base, leaves), forest, notes, none, started)
+        none, rows = jnp.zeros((batch,), jnp.int32), jnp.tile(fixed.base, leaves)
+        slot, state = forest.nowhere(batch * leaves), [take(x, rows) for x in forest.state]
+        init = Loop(forest, notes, slot, state, started, none)
         first, number = np.int32(0), np.int32(num_simulations // leaves)
         end = loop(first, number, turn, varying(init, fixed.base))
         return end.whole.trees(), (end.started, end.notes.depth, end.invalid)
@@ -228,7 +216,8 @@ def search_in_rounds(
             # Every round adds a level to a subtree at most.
             levels = min(before + rounds, max_nodes) if fresh else max_nodes
             notes = blank(width * batch, levels, rules)
-            init = Loop.start(lanes.base, forest, notes, invalid, None)
+            slot, state = forest.nowhere(width * batch), [take(x, lanes.base) for x in forest.state]
+            init = Loop(forest, notes, slot, state, None, invalid)
             turn = ft.partial(_round, fixed, lanes, action.T.reshape(-1))
             first, after = np.int32(before), np.int32(before + rounds)
             end = jax.lax.fori_loop(first, after, turn, varying(init, fixed.base))
@@ -402,16 +391,8 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: Number) -> Found:
         discount = jnp.where(wrong, 0.0, discount)
     # Nothing follows a final node, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
-    found = Found(
-        state=state,
-        reward=reward,
-        discount=discount,
-        final=final & fixed.rules.stop_at_final,
-        logits=logits,
-        value=value,
-        invalid=invalid | wrong,
-    )
-    return varying(found, fixed.base)
+    final, invalid = final & fixed.rules.stop_at_final, invalid | wrong
+    return varying(Found(state, reward, discount, final, logits, value, invalid), fixed.base)
 
 
 def store(fixed: Fixed, forest: Forest, walk: Walk, found: Found) -> tuple[Forest, Up, Ints]:
@@ -449,16 +430,9 @@ def store(fixed: Fixed, forest: Forest, walk: Walk, found: Found) -> tuple[Fores
         worth = jnp.where(walk.code <= FINAL, pick(VALUE, found.value), worth)
         over = (pick(DISCOUNT, found.discount) == 0) & ~found.invalid
         low, high = (jnp.where(over, 0.0, x) for x in (-rules.max_return, rules.max_return))
-    up = Up(
-        outcome=worth,
-        value=worth,
-        visits=jnp.where(new, one, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
-        reward=pick(REWARD, found.reward),
-        discount=pick(DISCOUNT, found.discount),
-        low=low,
-        high=high,
-    )
-    return stored, up, slot
+    visits = jnp.where(new, one, jnp.where(revisited, NOT_EXPANDED, NO_CHILD))
+    edge = pick(REWARD, found.reward), pick(DISCOUNT, found.discount)
+    return stored, Up(worth, worth, visits, *edge, low, high), slot
 
 
 def _numbered(

@@ -86,7 +86,7 @@ class AbstractConfig:
     """A trained player whose parameters the run begins with, with a fresh optimiser: the folder of
     a run, a file of a player, or pretrained for the one that comes with the command."""
 
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType({"actor_devices": 0, "init": ""})
+    absent: ClassVar[Mapping[str, Any]] = {"actor_devices": 0, "init": ""}
     code: ClassVar[tuple[str, ...]] = ()
     unused_where: ClassVar[UnusedWhere] = ()
 
@@ -141,9 +141,7 @@ class AbstractAdamWConfig(AbstractConfig):
     clip: NonNegative = 1.0
     """Maximum global norm of the gradient; 0 for no maximum."""
 
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {"schedule": "cosine", "warmup": 0}
-    )
+    absent: ClassVar[Mapping[str, Any]] = {"schedule": "cosine", "warmup": 0}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -219,15 +217,13 @@ class AbstractTreeSearchConfig(AbstractAdamWConfig):
     """Decay of the moving average of the parameters, which plays; with 0 the newest parameters
     play."""
 
-    absent: ClassVar[Mapping[str, Any]] = types.MappingProxyType(
-        {
-            "opening_plies": 0,
-            "temperature": 0.0,
-            "player_exploration": 1.25,
-            "prior_temperature": 1.0,
-            "decisive_moves": False,
-        }
-    )
+    absent: ClassVar[Mapping[str, Any]] = {
+        "opening_plies": 0,
+        "temperature": 0.0,
+        "player_exploration": 1.25,
+        "prior_temperature": 1.0,
+        "decisive_moves": False,
+    }
     unused_where: ClassVar[UnusedWhere] = (
         (("considered",), ("search",), lambda c: c.search != "gumbel"),
         (("concentration",), ("noise",), lambda c: not c.noise),
