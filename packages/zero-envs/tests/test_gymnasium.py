@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import gymnasium
@@ -199,7 +199,7 @@ def test_actions_are_those_of_the_simulator():
     np.testing.assert_array_equal(
         _given(several, np.array([[1, 2], [9, -1]], np.int32)), [[1, 2], [1, 0]]
     )
-    switch: Any = toy(taken=spaces.Box(0, 1, (2,), np.bool_))
+    switch: Any = toy(taken=spaces.Box(0, 1, (2,), cast(Any, np.bool_)))
     pressed = _given(switch, np.array([[-1, -0.5], [0.5, 1]], np.float32))
     np.testing.assert_array_equal(pressed, [[False, False], [True, True]])
     late = toy(taken=spaces.Discrete(2, start=3))
@@ -287,7 +287,7 @@ def test_a_game_of_atari():
     assert first.dtype == np.uint8 and not np.array_equal(paid[-1].state, first)
     with pytest.raises(ValueError, match=r'ale_environment\("Breakot"\)'):
         ale_environment("Breakot")
-    with pytest.raises(ValueError, match=r'"Breakout"\): life_loss_info=True ends episodes in'):
+    with pytest.raises(ValueError, match=r'"Breakout", life_loss_info=True\): a lost life'):
         ale_environment("Breakout", life_loss_info=True)
 
 
@@ -316,6 +316,10 @@ def test_a_step_has_one_number_for_each_simulator(float64):
     over = np.zeros(3, np.bool_)
     for reward in (np.zeros((3, 1)), np.zeros(()), np.zeros(2)):
         with pytest.raises(ValueError, match=rf"of the shapes {re.escape(str(reward.shape))}, "):
-            HostStep(None, reward, np.ones(3), over).transition()
-    found = HostStep(None, np.zeros(3), np.ones(3), over).transition()
+            HostStep(over, reward, np.ones(3), over).transition()
+    with pytest.raises(ValueError, match=r"states whose first axes are \[\(3,\), \(4,\)\]: give"):
+        HostStep((over, np.zeros((4, 2))), np.zeros(3), np.ones(3), over).transition()
+    with pytest.raises(ValueError, match="`last` of int8: give bool"):
+        HostStep(over, np.zeros(3), np.ones(3), np.zeros(3, np.int8)).transition()
+    found = HostStep(over, np.zeros(3), np.ones(3), over).transition()
     assert found.reward.dtype == found.discount.dtype == np.float32

@@ -281,8 +281,12 @@ CATCH, _ = gymnax.make("Catch-bsuite")
         ("Catch-bsuite", {"hidden": False, "size": 4}, "give other options"),
         (Coins(), {}, "<Coins>.: not one of gymnax's own .* pass hidden=True or hidden=False"),
         (Coins(), {"hidden": False, "size": 3}, "<Coins>, size.: options belong to a name"),
-        (StickyActionWrapper(CATCH, 0.5), {"hidden": False}, "<StickyActionWrapper>.: a wrap"),
-        (LogWrapper(CATCH), {"hidden": False}, "<LogWrapper>.: a wrapper, whose `step` resets"),
+        (
+            StickyActionWrapper(CATCH, 0.5),
+            {"hidden": False},
+            "<Sticky.*>.: its class has no `step_e",
+        ),
+        (LogWrapper(CATCH), {"hidden": False}, "so its `step` would be left out; pass"),
         (Coins, {"hidden": False}, "give an id or an environment of gymnax"),
         (Pair(), {"hidden": False}, "its actions are a Tuple; Discrete or Box is allowed"),
         (

@@ -237,7 +237,13 @@ def ale_environment(name: str, **options: Any) -> _Adapted:
     https://arxiv.org/abs/1709.06009). An episode begins with up to 30 idle frames and, in the games
     that wait for it, with the button that starts them: `noop_max=0` and `use_fire_reset=False` turn
     that off. Rewards are those of the game: `reward_clipping=True` clips them to [-1, 1].
+    `life_loss_info` is refused, and `episodic_life=True` makes each life an episode.
     """
+    if options.get("life_loss_info"):
+        raise ValueError(
+            f'ale_environment("{name}", life_loss_info=True): a lost life ends an episode after '
+            "which no new one begins; leave it out, or give episodic_life=True."
+        )
     return _own("ale", name, {"reward_clipping": False, **options}, None)
 
 
@@ -254,9 +260,6 @@ def _own(library: str, name: str, options: dict[str, Any], bounds: Bounds | None
     if not isinstance(name, str):
         raise ValueError(f"{call}({name!r}): give the name of an environment, a text.")
     simulator = Simulator(library, name, options)
-    if options.get("life_loss_info"):
-        said = "life_loss_info=True ends episodes in the middle of a game; leave it out."
-        raise ValueError(simulator.refused(said))
     envs, _ = simulator.open(1, 0)
     try:
         seen, taken = envs.single_observation_space, envs.single_action_space

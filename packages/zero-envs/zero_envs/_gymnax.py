@@ -39,7 +39,7 @@ def gymnax_environment(
     **Arguments:**
 
     - `env`: an id of `gymnax.registered_envs`, for instance `"Catch-bsuite"`, or a
-        `gymnax.environments.environment.Environment`.
+        `gymnax.environments.environment.Environment`, without gymnax's wrappers.
     - `params`: its parameters, by default `env.default_params`.
     - `hidden`: whether the state is only partly observable. It is required for environments that
         are not gymnax's own, and wherever parameters or options are given.
@@ -56,8 +56,8 @@ def gymnax_environment(
         name = type(env).__name__
         if not hasattr(type(env), "step_env"):
             raise ValueError(
-                f"{_CALL}(<{name}>): a wrapper, whose `step` resets and would be left out; pass "
-                "the environment without it."
+                f"{_CALL}(<{name}>): its class has no `step_env` of its own, as wrappers have "
+                "none, so its `step` would be left out; pass the environment without it."
             )
     if hidden is None:
         raise ValueError(

@@ -3,6 +3,7 @@
 import abc
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
@@ -22,13 +23,18 @@ class HostStep(NamedTuple):
     def transition(self) -> Transition:
         """The same as compiled programs take it.
 
-        **Raises:** `ValueError` where there is not one number for each simulator.
+        **Raises:** `ValueError` where there is not one number for each simulator, or `last` is not
+        bool.
         """
+        if jnp.result_type(self.last) != jnp.bool_:
+            raise ValueError(f"a HostStep has `last` of {jnp.result_type(self.last)}: give bool.")
         shapes = [jnp.shape(x) for x in (self.reward, self.discount, self.last)]
-        if len(shapes[0]) != 1 or len({*shapes}) > 1:
+        rows = {jnp.shape(x)[:1] for x in jax.tree.leaves(self.state)}
+        if len(shapes[0]) != 1 or len({*shapes, *rows}) > 1:
             raise ValueError(
                 f"a HostStep has reward, discount and last of the shapes {shapes[0]}, {shapes[1]} "
-                f"and {shapes[2]}: give each one axis, with one number for each simulator."
+                f"and {shapes[2]}, and states whose first axes are {sorted(rows)}: give each one "
+                "axis, with one number for each simulator, and as many states."
             )
         reward, discount = (jnp.asarray(x, jnp.float32) for x in (self.reward, self.discount))
         return Transition(reward, discount, jnp.asarray(self.last))
@@ -62,8 +68,9 @@ class Hosted(Protocol):
 
     A state of it is what its simulator shows, and not the simulator, which cannot be copied. So
     `init` gives a state of zeros, of which only the shapes mean anything, and `step` raises a
-    `ValueError`: nothing can plan in such an environment. [`zero_train.collect`][] refuses it, and
-    [`zero_train.step`][] and [`zero_train.evaluate`][] step its simulators.
+    `ValueError`: nothing can plan in such an environment, and it is not [`zero_envs.Fallible`][].
+    [`zero_train.collect`][] refuses it, and [`zero_train.step`][] and [`zero_train.evaluate`][]
+    step its simulators.
     """
 
     @property

@@ -103,9 +103,9 @@ def _plan(rows: int, columns: int, planes: int) -> _Plan:
     number = np.arange(rows * columns).reshape(rows, columns)
     longest, base = max(rows, columns), planes + 1
     # On a square board sides at the same distance from an edge are of one kind.
-    kind = lambda side, i: ("side", min(i, rows - 1 - i)) if rows == columns else (side, i)
+    of_side = lambda side, i: ("side", min(i, rows - 1 - i)) if rows == columns else (side, i)
     sides = (("row", number), ("column", number.T))
-    lines = [(kind(side, i), line) for side, board in sides for i, line in enumerate(board)]
+    lines = [(of_side(side, i), line) for side, board in sides for i, line in enumerate(board)]
     for board in (number, number[::-1]):
         diagonals = map(board.diagonal, range(1 - rows, columns))
         lines += [(("diagonal", len(x)), x) for x in diagonals if len(x) >= _SHORTEST]
@@ -120,5 +120,5 @@ def _plan(rows: int, columns: int, planes: int) -> _Plan:
             places[cell].append(i * longest + place)
     nowhere = len(lines) * longest
     each = [found + [nowhere] * (4 - len(found)) for found in places]
-    each_first = np.array([first[kind] for kind, _ in lines], np.int32)
-    return _Plan(powers, each_first, np.array(each, np.int32), entries)
+    entry = np.array([first[kind] for kind, _ in lines], np.int32)
+    return _Plan(powers, entry, np.array(each, np.int32), entries)

@@ -280,9 +280,15 @@ class StochasticWorldModel(AbstractWorldNetwork):
         check_sizes(num_codes=num_codes, num_actions=num_actions)
         num_codes, num_actions = int(num_codes), int(num_actions)
         wkey, gkey, akey, ckey, ekey = jr.split(key, 5)
-        sizes: dict[str, Any] = {"width": width, "layers": layers, "value_shape": value_shape}
-        sizes |= {"projection_size": projection_size}
-        world = WorldModel.perceptron(observation, num_actions, key=wkey, **sizes)
+        world = WorldModel.perceptron(
+            observation,
+            num_actions,
+            width=width,
+            layers=layers,
+            value_shape=value_shape,
+            projection_size=projection_size,
+            key=wkey,
+        )
         size = sum(leaf.size for leaf in jax.tree.leaves(observation))
         mlp = lambda in_size, out_size, key: perceptron(
             in_size, (width,) * layers + (out_size,), activate_final=False, key=key
@@ -315,9 +321,16 @@ class StochasticWorldModel(AbstractWorldNetwork):
         check_sizes(num_codes=num_codes, num_actions=num_actions)
         num_codes, num_actions = int(num_codes), int(num_actions)
         wkey, gkey, akey, ckey, tkey, fkey, ekey = jr.split(key, 7)
-        sizes: dict[str, Any] = {"channels": channels, "blocks": blocks, "width": width}
-        sizes |= {"value_shape": value_shape, "projection_size": projection_size}
-        world = WorldModel.convolutional(shape, num_actions, key=wkey, **sizes)
+        world = WorldModel.convolutional(
+            shape,
+            num_actions,
+            channels=channels,
+            blocks=blocks,
+            width=width,
+            value_shape=value_shape,
+            projection_size=projection_size,
+            key=wkey,
+        )
         rows, columns, features = shape
         board = rows, columns, channels
         dynamics = BoardDynamics(board, num_codes, blocks, key=gkey)

@@ -17,6 +17,7 @@ from zero_search import (
     ParticleSearch,
     PUCT,
     Rules,
+    SampledSearch,
     TreeSearch,
 )
 from zero_search.mctx import _policies as dropin
@@ -38,6 +39,7 @@ def test_numbers_of_numpy_are_pythons():
         (halving(most), halving(3)),
         (TreeSearch(few, max_return=one), TreeSearch(200, max_return=1.5)),
         (Hindsight(TreeSearch(4), few), Hindsight(TreeSearch(4), 200)),
+        (SampledSearch(TreeSearch(4), few), SampledSearch(TreeSearch(4), 200)),
     ):
         leaves, others = jax.tree.leaves(found), jax.tree.leaves(wanted)
         assert leaves == others and [*map(type, leaves)] == [*map(type, others)]

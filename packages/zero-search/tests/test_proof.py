@@ -331,13 +331,19 @@ def test_other_actions_have_a_score_beside_a_visited_one_that_is_ruled_out(rule,
 
 
 class Poisoned(RandomTree):
-    """A third of its steps break the rules, in each of the ways that a step can."""
+    """Nearly half of its steps have a reward or a discount that cannot be, and its evaluator says
+    NaN of what is over."""
 
     def step(self, node, action, *, key):
         after, reward, discount, last = super().step(node, action, key=key)
         ill = after.name % 9
         reward = jnp.where(ill == 0, jnp.nan, jnp.where(ill == 1, jnp.inf, reward))
-        return after, reward, jnp.where(ill == 2, jnp.nan, discount), last
+        discount = jnp.where(ill == 2, jnp.nan, jnp.where(ill == 3, 2.0, discount))
+        return after, reward, discount, last
+
+    def predict(self, node, *, key):
+        logits, value = super().predict(node, key=key)
+        return logits, jnp.where(node.done, jnp.nan, value)
 
 
 @pytest.mark.parametrize("kind", ["puct", "gumbel"])
@@ -347,6 +353,7 @@ def test_steps_that_break_the_rules_prove_nothing(kind):
     known = np.asarray(Bounds.of(jnp.asarray(tree.edge[:, 0]), MOST).known)
     step = lambda action: model.step(model.start(ROWS), jnp.full(ROWS, action), key=None)
     told = np.stack([np.stack(step(action)[1:3]) for action in range(3)], axis=-1)
-    ill = ~np.isfinite(told).all(axis=0)
-    seen = tree.edge[:, 0, 0] > 1
-    assert not known[ill].any() and (ill & seen).sum() > 3 and known[~ill].any()
+    ill = ~(np.isfinite(told[0]) & (np.abs(told[1]) <= 1))
+    seen, over = tree.edge[:, 0, 0] > 0, ~ill & (told[1] == 0)
+    assert not known[ill].any() and (ill & seen).sum() > 3
+    assert known[over & seen].all() and (over & seen).any()

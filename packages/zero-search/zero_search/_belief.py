@@ -9,7 +9,15 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ._chance import sampled_step
-from ._check import batch_size, check_answer, check_belief, check_count, check_keys, check_kinds
+from ._check import (
+    batch_size,
+    check_answer,
+    check_belief,
+    check_count,
+    check_keys,
+    check_kinds,
+    plain_numbers,
+)
 from ._model import AbstractChanceModel, AbstractHiddenModel, guesses, predicted, State, stepped
 from ._sample import folded, inverted, numbered, seeds, split_rows, uniform
 from ._types import Ints, Keys, Prediction, Stepped
@@ -22,8 +30,8 @@ class Belief(eqx.Module, Generic[State]):
 
     - `particles`: states; all leaves begin with `[batch, particles]`. Those of a row that have a
         weight must look alike to its player. The others are dead and may be anything.
-    - `weights`: probabilities up to a constant a row, from 1e-30 to 1e30. A row of zeros is filler.
-        If one is negative or not finite, the search counts the evaluation as `invalid`.
+    - `weights`: probabilities up to a constant a row: 0, or 1e-30 to 1e30. A row of zeros is
+        filler. If one is negative or not finite, the search counts the evaluation as `invalid`.
     - `seed`: what the futures of the particles are drawn from: particle `i` of a row always steps
         with the same key, whatever the action. Any number will do where `step` draws nothing.
     """
@@ -103,6 +111,9 @@ class BeliefModel(AbstractChanceModel[Belief[State], PredictedBelief[State]], Ge
     # A shape, so that a jitted function may take the model as an argument.
     num_particles: int = eqx.field(default=32, static=True)
     min_particles: int = 1
+
+    def __post_init__(self):
+        plain_numbers(self)
 
     def __check_init__(self):
         check_kinds("BeliefModel", AbstractHiddenModel, model=self.model)

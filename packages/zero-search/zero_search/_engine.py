@@ -69,6 +69,7 @@ class Found(eqx.Module):
     logits: Float[Array, "*axes actions"]
     value: Float[Array, "*axes"]
     invalid: Bool[Array, "*axes"]  # not finite, or |discount| > 1; replaced
+    wrong: Bool[Array, "*axes"]  # the same of reward and discount alone
 
 
 class Loop(eqx.Module):
@@ -392,7 +393,7 @@ def evaluate(fixed: Fixed, forest: Forest, walk: Walk, sim: Number) -> Found:
     # Nothing follows a final node, nor one without a legal action: revisit, never expand.
     final = last | (discount == 0) | ~jnp.any(logits > -jnp.inf, axis=1)
     final, invalid = final & fixed.rules.stop_at_final, invalid | wrong
-    return varying(Found(state, reward, discount, final, logits, value, invalid), fixed.base)
+    return varying(Found(state, reward, discount, final, logits, value, invalid, wrong), fixed.base)
 
 
 def store(fixed: Fixed, forest: Forest, walk: Walk, found: Found) -> tuple[Forest, Up, Ints]:
@@ -428,11 +429,18 @@ def store(fixed: Fixed, forest: Forest, walk: Walk, found: Found) -> tuple[Fores
     worth, low, high = pick(RAW, found.value), None, None
     if rules.max_return is not None:
         worth = jnp.where(walk.code <= FINAL, pick(VALUE, found.value), worth)
-        over = (pick(DISCOUNT, found.discount) == 0) & ~found.invalid
+        over = (pick(DISCOUNT, found.discount) == 0) & ~found.wrong
         low, high = (jnp.where(over, 0.0, x) for x in (-rules.max_return, rules.max_return))
-    visits = jnp.where(new, one, jnp.where(revisited, NOT_EXPANDED, NO_CHILD))
-    edge = pick(REWARD, found.reward), pick(DISCOUNT, found.discount)
-    return stored, Up(worth, worth, visits, *edge, low, high), slot
+    up = Up(
+        outcome=worth,
+        value=worth,
+        visits=jnp.where(new, one, jnp.where(revisited, NOT_EXPANDED, NO_CHILD)),
+        reward=pick(REWARD, found.reward),
+        discount=pick(DISCOUNT, found.discount),
+        low=low,
+        high=high,
+    )
+    return stored, up, slot
 
 
 def _numbered(

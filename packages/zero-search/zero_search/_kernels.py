@@ -126,8 +126,14 @@ def _climb(enter, skip, base, depth, real, up, path, prior, child, _, __, record
             ref.at[row, x, column], mask=column < actions, other=jnp.float32(lacking)
         )
         edges = [load(edge, x, column, 0.0) for x in range(planes)]
-        worth = numbers[COUNT], numbers[VALUE], numbers[RAW]
-        node = NodeStatistics(load(prior, wide(1), wide(2), -jnp.inf), edges[0], edges[1], *worth)
+        node = NodeStatistics(
+            prior=load(prior, wide(1), wide(2), -jnp.inf),
+            visits=edges[0],
+            qvalues=edges[1],
+            count=numbers[COUNT],
+            value=numbers[VALUE],
+            raw_value=numbers[RAW],
+        )
         best, edges, visit = enter(node, edges[2:], one(path[number, walk, 1]), up, counts)
         # Of the first levels nothing is entered but what the caller makes of the roots' visits.
         on = one(number >= skip)

@@ -379,6 +379,7 @@ class ParticleSearch(AbstractPlanner[AbstractModel, None]):
         if self.resample_every is not None:
             due = step % self.resample_every == 0
         if self.resample_below is not None:
+            # Rounded, that of equal weights may be a little below 1.
             due = due | (ess_fraction < self.resample_below * (1 - 1e-6))
         rows = jnp.broadcast_to(due, ess_fraction.shape)[:, None]
         arrays, rest = eqx.partition(varying(particles, weights), eqx.is_array)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ._check import batch_size, check_count, check_keys, check_kinds, check_own_carry
+from ._check import batch_size, check_count, check_keys, check_kinds, check_own_carry, plain_numbers
 from ._cloud import alike, draw, judge
 from ._model import AbstractModel, AbstractPriorModel, stepped
 from ._particles import pick
@@ -56,6 +56,9 @@ class SampledModel(AbstractPriorModel[SampledNode[Node]], Generic[Node]):
     model: AbstractModel[Node]
     # A shape, so that a jitted function may take the model as an argument.
     num_candidates: int = eqx.field(default=20, static=True)
+
+    def __post_init__(self):
+        plain_numbers(self)
 
     def __check_init__(self):
         check_kinds("SampledModel", AbstractModel, model=self.model)
@@ -122,6 +125,9 @@ class SampledSearch(AbstractPlanner[AbstractModel, SearchCarry]):
 
     planner: TreeSearch
     num_candidates: int = 20
+
+    def __post_init__(self):
+        plain_numbers(self)
 
     def __check_init__(self):
         check_kinds("SampledSearch", TreeSearch, planner=self.planner)

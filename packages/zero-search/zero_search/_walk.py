@@ -120,8 +120,14 @@ class Visits(eqx.Module):
 def visited(rules: Rules, forest: Forest, visits: Visits) -> tuple[NodeStatistics, Bounds | None]:
     """The statistics of nodes after one more visit, and the bounds of their actions."""
     edge = take(forest.edge, visits.row)
-    prior, worth = take(forest.prior, visits.row), (visits.count, visits.value, visits.raw_value)
-    before = NodeStatistics(prior, edge[:, 0], edge[:, 1], *worth)
+    before = NodeStatistics(
+        prior=take(forest.prior, visits.row),
+        visits=edge[:, 0],
+        qvalues=edge[:, 1],
+        count=visits.count,
+        value=visits.value,
+        raw_value=visits.raw_value,
+    )
     node = with_visit(before, visits)
     if rules.max_return is None or visits.low is None or visits.high is None:
         return node, None

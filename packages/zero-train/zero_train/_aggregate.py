@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Real
@@ -64,7 +63,12 @@ def interquartile_mean(
 
 
 def aggregate(
-    scores: Real[np.ndarray, "*points runs tasks"], *, target: float = 1.0, **options: Any
+    scores: Real[np.ndarray, "*points runs tasks"],
+    *,
+    target: float = 1.0,
+    confidence: float = 0.95,
+    num_resamples: int = 20_000,
+    seed: int | np.random.Generator = 0,
 ) -> Aggregates:
     """Mean, median, interquartile mean and optimality gap, each with a bootstrap interval.
 
@@ -73,7 +77,7 @@ def aggregate(
     improvement.
 
     There is one score a run and task. Leading axes are kept: for the evaluations of a whole
-    training, `[steps, runs, tasks]`, every estimate is a curve. The `options` are those of
+    training, `[steps, runs, tasks]`, every estimate is a curve. The other arguments are those of
     [`zero_train.stratified_bootstrap`][].
     """
     check_range("aggregate", -math.inf, target=target)
@@ -89,7 +93,9 @@ def aggregate(
             ]
         )
 
-    both = stratified_bootstrap(statistic, scores, **options)
+    both = stratified_bootstrap(
+        statistic, scores, confidence=confidence, num_resamples=num_resamples, seed=seed
+    )
     parts = zip(both.value, both.low, both.high, strict=True)
     return Aggregates(*(Estimate(*map(np.asarray, part)) for part in parts))
 
@@ -97,15 +103,17 @@ def aggregate(
 def probability_of_improvement(
     scores: Real[np.ndarray, "*points runs tasks"],
     other: Real[np.ndarray, "*points _ _"],
-    **options: Any,
+    *,
+    confidence: float = 0.95,
+    num_resamples: int = 20_000,
+    seed: int | np.random.Generator = 0,
 ) -> Estimate:
     """How likely a run of one algorithm beats a run of another, on a task chosen at random.
 
     The mean over the tasks of `P(x > y) + P(x = y) / 2`, which is Mann and Whitney's U over the
     number of pairs (Agarwal et al. 2021, https://arxiv.org/abs/2108.13264, section 4.3). Scores
     need no normalising; the tasks are the same, in the same order. Where the interval excludes 1/2
-    the difference is significant. The `options` are those of
-    [`zero_train.stratified_bootstrap`][].
+    the difference is significant. Arguments are those of [`zero_train.aggregate`][].
     """
     scores, other = _checked(scores), _checked(other)
     if scores.shape[-1] != other.shape[-1]:
@@ -118,21 +126,24 @@ def probability_of_improvement(
         x, y = scores[..., :, None, :], other[..., None, :, :]
         return np.asarray(((x > y) + 0.5 * (x == y)).mean(axis=(-3, -2, -1)))
 
-    return stratified_bootstrap(statistic, scores, other, **options)
+    return stratified_bootstrap(
+        statistic, scores, other, confidence=confidence, num_resamples=num_resamples, seed=seed
+    )
 
 
 def performance_profile(
     scores: Real[np.ndarray, "*points runs tasks"],
     thresholds: Real[np.ndarray, " thresholds"],
     *,
+    confidence: float = 0.95,
     num_resamples: int = 2_000,
-    **options: Any,
+    seed: int | np.random.Generator = 0,
 ) -> Estimate:
     """Share of all runs and tasks that score above each threshold, with a pointwise band.
 
     The score distribution of Agarwal et al. 2021 (https://arxiv.org/abs/2108.13264), section 4.2:
-    one algorithm's curve above another's everywhere means stochastic dominance. The `options` are
-    those of [`zero_train.stratified_bootstrap`][]; the estimate is `[thresholds, *points]`.
+    one algorithm's curve above another's everywhere means stochastic dominance. Arguments are those
+    of [`zero_train.aggregate`][]; the estimate is `[thresholds, *points]`.
     """
     limits = reals("thresholds", thresholds)
     if limits.ndim != 1 or not limits.size or np.isnan(limits).any():
@@ -142,7 +153,9 @@ def performance_profile(
         )
 
     statistic = lambda x: np.stack([(x > limit).mean(axis=(-2, -1)) for limit in limits])
-    return stratified_bootstrap(statistic, scores, num_resamples=num_resamples, **options)
+    return stratified_bootstrap(
+        statistic, scores, confidence=confidence, num_resamples=num_resamples, seed=seed
+    )
 
 
 def stratified_bootstrap(

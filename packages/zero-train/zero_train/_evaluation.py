@@ -383,7 +383,7 @@ def opened(env: AbstractEnvironment, num_worlds: int, key: PRNGKeyArray) -> Abst
     if isinstance(env, Fallible):
         raise ValueError(
             f"{type(env).__name__} is stepped on the host, where `failed` is never asked: leave it "
-            "out, and end the episode in `step`."
+            "out, and end such episodes in the `step` of its simulators."
         )
     return cast(Hosted, env).open(num_worlds, key=key)
 

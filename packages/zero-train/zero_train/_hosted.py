@@ -125,8 +125,8 @@ def _writing(
 
     def local(actor: AbstractActor, parts: Any, _: None, indices: Array) -> Any:
         del indices
-        episodes, moved, cut, decision = parts
-        return written(loop.env, actor, episodes, decision, *moved, cut)
+        episodes, (state, transition), cut, decision = parts
+        return written(loop.env, actor, episodes, decision, state, transition, cut)
 
     return acting(loop, local, loop.agent.actor(agent, explore=True), (*given, decision), None)
 

@@ -48,7 +48,7 @@ class Episode:
         if isinstance(env, Hosted):
             self._worlds = env.open(1, key=key)
         try:
-            first = self._worlds and _arrays(self._worlds.reset())
+            first = None if self._worlds is None else _arrays(self._worlds.reset())
             self.state, self.obs, self._carry = _start(env, actor, key[None], first)
         except BaseException:
             self.close()

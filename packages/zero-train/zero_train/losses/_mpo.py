@@ -375,6 +375,7 @@ def vmpo_loss(
     check_range("vmpo_loss", 0, 1, top_fraction=top_fraction)
     valid = weights > 0
     ranked = jnp.sort(jnp.where(valid, advantages, -jnp.inf), descending=True)
+    # A little is added because float32 may round the product down.
     count = jnp.floor(top_fraction * jnp.sum(valid, dtype=weights.dtype) + 1e-3).astype(jnp.int32)
     kept = valid & (advantages >= ranked[jnp.maximum(count - 1, 0)])
     some = jnp.any(valid)
