@@ -23,7 +23,9 @@ PLAYERS: dict[str, tuple[str, str, str, list[str]]] = {
     "othello": (
         "othello",
         "pretrained",
-        "train othello --preset night",
+        "train othello --preset night --no-lines --envs 128 --updates 4 --batch 512 --blocks 5 "
+        "--channels 64 --simulations 16 --considered 8 --capacity 512 --steps 3500 "
+        "--evaluate-every 250",
         ["--opponent positional --games 400 --simulations 0", "--opponent uct --games 40"],
     ),
     "connect_four": (

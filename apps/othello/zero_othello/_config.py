@@ -102,11 +102,12 @@ class Config(AbstractTreeSearchConfig):
             )
 
 
-#: A network without tables, and how it learns.
-_TOWER: dict[str, Any] = {"lines": False, "envs": 128, "updates": 4, "batch": 512}
+_HOUR = Config(
+    steps=4200, channels=16, simulations=32, considered=16, capacity=1024, evaluate_every=300
+)
 
-#: `tiny` is as small as turbozero's hello-world; `quick` takes eight minutes on two cores, and
-#: `hour` an hour or more; `night` about two and a half hours, or more on slow ones.
+#: `tiny` is as small as turbozero's hello-world; on two cores `quick` takes eight minutes, `hour`
+#: 55, and `night` two hours.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         steps=10,
@@ -133,8 +134,8 @@ PRESETS: dict[str, Config] = {
         evaluate_every=1,
     ),
     "quick": Config(),
-    "hour": Config(**_TOWER, steps=2700, blocks=4, channels=48, evaluate_every=150),
-    "night": Config(**_TOWER, steps=3500, blocks=5, channels=64, evaluate_every=250),
+    "hour": _HOUR,
+    "night": dataclasses.replace(_HOUR, steps=7200),
     "standard": Config(
         steps=4000,
         envs=1024,
